@@ -326,7 +326,7 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
     """Write a page that draws each claim in its interval, with the digests of its sources; return its path."""
-    from simstudy.report.page import MAX_ROWS, template  # which takes a tenth of a second to import
+    from simstudy.report.page import template  # which takes a tenth of a second to import
 
     digests = [(each.name, hashlib.sha256(read_regular(each, 1 << 32)).hexdigest()) for each in sources]
     study = {
@@ -335,5 +335,5 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
         "cost": found.cost, "comparisons": comparison_lines(found.dataset),
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
     }  # fmt: skip
-    text = template("numbers.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
+    text = template("numbers.html").render(study=study)
     return Folder(path.parent).write(path.name, text.encode())

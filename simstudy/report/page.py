@@ -137,7 +137,7 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
     study["comparisons"] = tables.comparison_lines(results)
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
-    return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS, max_compared=MAX_COMPARED)
+    return template("report.html").render(study=study, max_compared=MAX_COMPARED)
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[Path] = ()) -> Path:
@@ -165,7 +165,6 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
         profile=profile,
         n_claims=len(verdicts),
         headline=tables.count_verdicts(verdicts),
-        error_rate=LEVEL,
     )
     return Store(output).files.write(f"report-{profile}.html", page.encode())
 
@@ -185,7 +184,7 @@ def template(name: str) -> jinja2.Template:
     # Content Security Policy Level 3, hash-source: by what a policy knows an inline style.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    environment.globals |= {"style": Markup(style), "policy": policy}
+    environment.globals |= {"style": Markup(style), "policy": policy, "error_rate": LEVEL, "max_rows": MAX_ROWS}
     return environment.get_template(name)
 
 

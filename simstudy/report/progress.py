@@ -8,7 +8,6 @@ import time
 from heapq import nlargest
 from itertools import groupby
 from operator import itemgetter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +56,7 @@ class ProgressDisplay:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._unseen:
             self._show()
         self._bar.stop()
@@ -187,13 +186,11 @@ def missed_line(status: Status, design: Design) -> str:
 def undecided_line(results: xr.Dataset, design: Design) -> str:
     """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
     names, remedies = [], []
+    judged = {name: results.sel(claim=name) for name in design.claims}
+    undecided = [name for name, each in judged.items() if each.verdict == "undecided" != each.expected_verdict]
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
-        claims = []
-        for name in (name for name, claim in design.claims.items() if claim.grid == grid):
-            judged = results.sel(claim=name)
-            undecided = judged.verdict == "undecided" != judged.expected_verdict
-            if undecided and np.isfinite(judged.verdict_estimate):
-                claims.append(name)
+        known = [name for name in undecided if np.isfinite(judged[name].verdict_estimate)]
+        claims = [name for name in known if design.claims[name].grid == grid]
         inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
         at_ceiling = (inside.n_replicates + inside.n_failed).values >= precision.max_replicates
         remedy = ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from simstudy.data.heads import query_points
@@ -177,10 +178,8 @@ def details(
         for name in (f"{measure}_by_query" for measure in MEASURES):
             arrays[name] = np.concatenate([p.estimate[name] for _, p in asked])
             arrays[f"{name}_mcse"] = np.concatenate([p.printed(name) for _, p in asked])
-        points = [query_points(cell)[: cell.n_queries].astype(float) for cell, _ in asked]
-        short = [((0, 0), (0, max(each.shape[1] for each in points) - each.shape[1])) for each in points]
-        padded = (np.pad(each, pad, constant_values=np.nan) for each, pad in zip(points, short, strict=True))
-        arrays["query_point"] = np.concatenate([*padded])
+        points = (pd.DataFrame(query_points(cell)[: cell.n_queries], dtype=float) for cell, _ in asked)
+        arrays["query_point"] = pd.concat(points).to_numpy()  # NaN beyond the features of a cell
     made = labelled(arrays, {**coordinates, "index": list(INDICES)}, {name: attributes[name] for name in ATTRIBUTES})
     for dimension, count in measures.LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension

@@ -106,15 +106,14 @@ class Estimates:
 
     def _shares(self, chosen: list[int]) -> list[Array]:
         """Contributions of blocks that are as long as the longest of their stream: what their parts do together."""
-        lengths = np.broadcast_to(self.lengths, len(self.values))
+        lengths = np.broadcast_to(self.lengths, len(self.values)).tolist()
         longest: dict[Any, int] = defaultdict(int)
         for j in chosen:
-            longest[self.streams[j]] = max(longest[self.streams[j]], int(lengths[j]))
+            longest[self.streams[j]] = max(longest[self.streams[j]], lengths[j])
         shares = []
         for j in chosen:
-            times = longest[self.streams[j]] // int(lengths[j])
-            own = self.contributions[j]
-            shares.append(np.add.reduceat(own, np.arange(0, len(own), times)) if times > 1 and len(own) else own)
+            starts = np.arange(0, len(self.contributions[j]), longest[self.streams[j]] // lengths[j])
+            shares.append(np.add.reduceat(self.contributions[j], starts))
         return shares
 
     def placed(self, chosen: list[int]) -> Array:

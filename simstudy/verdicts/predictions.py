@@ -16,7 +16,6 @@ from simstudy.theory import ExactPrediction, Prediction, weighting
 
 Moments = dict[str, Prediction | ExactPrediction]
 """Moments of heads by the name of the theory."""
-_NOT_ASKED = "not asked for: set exact = true in the grid"
 
 
 class Theory(NamedTuple):
@@ -58,7 +57,7 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
     unasked = name == "exact" and not planned.exact and getattr(cell.functions, "exact_theory", True)
-    if reason := _outside_theory(cell) or (_NOT_ASKED if unasked else ""):
+    if reason := _outside_theory(cell) or ("not asked for: set exact = true in the grid" if unasked else ""):
         return Theory({}, {}, reason)
     if cell.functions is not None:
         numbers = cell.functions.theory(name)

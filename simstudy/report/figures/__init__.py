@@ -44,9 +44,8 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     others = [name for name in results.coords if results.variables[name].dims == ("cell",) and name not in known]
     cells = results.drop_vars(others)
     rows = coordinates_of(cells)
-    return cells.isel(
-        cell=[i for i, row in enumerate(rows) if row["grid"] == figure.grid and selected(row, figure.where)]
-    )
+    inside = [i for i, row in enumerate(rows) if row["grid"] == figure.grid and selected(row, figure.where)]
+    return cells.isel(cell=inside)
 
 
 @own_style()
