@@ -208,8 +208,7 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
 
 def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
     """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
-    # Width and height in pixels stand at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an
-    # inch.
+    # A PNG file states its pixels at a fixed place (ISO/IEC 15948, IHDR chunk); the web has 96 of them to an inch.
     width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // labels.RESOLUTION for at in (16, 20))
     data = base64.b64encode(picture).decode()
     return {"name": name, "title": title, "width": width, "height": height, "data": data}

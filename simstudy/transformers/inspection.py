@@ -281,10 +281,9 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     columns: dict[str, Any] = {}
     for name in next(iter(found.values())):  # filled up with NaN where an attention has fewer heads than another
         parts = [each[name] for each in found.values()]
-        shape = np.max([each.shape for each in parts], axis=0)
-        missing = [[(0, int(more)) for more in shape - each.shape] for each in parts]
-        padded = (np.pad(each, pad, constant_values=np.nan) for each, pad in zip(parts, missing, strict=True))
-        columns[name] = np.array([*padded])
+        columns[name] = np.full((len(parts), *np.max([each.shape for each in parts], axis=0)), np.nan)
+        for whole, each in zip(columns[name], parts, strict=True):
+            whole[tuple(map(slice, each.shape))] = each
     correlation, observed = columns["weight_correlation"], columns.pop("per_text")
     columns["layer_correlation"] = np.array([_average(each["weight_correlation"]) for each in found.values()])
     columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
@@ -297,12 +296,11 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     predicted = correlation[..., first, second].swapaxes(0, 1).reshape(len(SOURCES), -1).copy()  # (source, pair)
     predicted[0] = np.nan  # what is observed predicts nothing
     texts = observed[..., first, second].swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair of any layer)
-    whole, n_texts = _scores(predicted, texts.mean(axis=0)), len(texts)
-    others = (np.delete(texts, text, axis=0).mean(axis=0) for text in range(n_texts))
-    left_out = np.array([_scores(predicted, each) for each in others])
-    error = np.sqrt((n_texts - 1) / n_texts * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
+    scores, n_texts = _scores(predicted, texts.mean(axis=0)), len(texts)
+    left_out = [_scores(predicted, np.delete(texts, text, axis=0).mean(axis=0)) for text in range(n_texts)]
+    error = np.sqrt(n_texts - 1) * np.std(left_out, axis=0)
     names = ("prediction_rank", "prediction_error", "prediction_rank_mcse", "prediction_error_mcse")
-    columns |= zip(names, (*whole.T, *error.T), strict=True)
+    columns |= zip(names, (*scores.T, *error.T), strict=True)
     values = correlation[:, 0][:, first, second]
     order = np.argsort(-values, axis=None, kind="stable")[: np.isfinite(values).sum()]
     layer, pair = np.divmod(order, max(len(first), 1))

@@ -159,8 +159,7 @@ def exact_end(contrast: Contrast, level: Any) -> Array:
 
 
 def _least_share(events: Any, n: Any, level: Any) -> Array:
-    some = events > 0.0
-    return np.where(some, special.betaincinv(np.where(some, events, 1.0), n - events + 1.0, level), 0.0)
+    return np.nan_to_num(special.betaincinv(events, n - events + 1.0, level))  # without events NaN, and the share 0
 
 
 def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:

@@ -18,8 +18,6 @@ from simstudy.report.labels import RESOLUTION
 from simstudy.results import factors_of
 
 __all__ = ["draw", "image"]
-COLOURS_OF_PNG = 32
-
 
 _KINDS: dict[str, Callable[..., Drawing]] = {
     "curve": curve_figure, "diversity": diversity_figure, "lollipop": lollipop_figure,
@@ -56,5 +54,5 @@ def image(drawing: Drawing) -> bytes:
     drawing.set_dpi(RESOLUTION)
     (canvas := FigureCanvasAgg(drawing)).draw()
     pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-    pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
+    pixels.quantize(32, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
     return buffer.getvalue()

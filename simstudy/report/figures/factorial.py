@@ -187,10 +187,6 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     return drawing
 
 
-NO_RELATION = 0.5
-"""Share of pairs that an index without any relation to the measure puts in the wrong order."""
-
-
 def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each index that orders any cells; cells hold ``wrong_pair_share`` of this figure alone."""
     orders = np.isfinite(cells.wrong_pair_share.values).any(axis=0)
@@ -199,7 +195,7 @@ def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
     constant = [name for name in INDICES if name not in names]
     drawing, looks, panels, _ = shared.panelled(figure, cells, 3.4)
     for _, parts, axes in panels:
-        axes.axvline(NO_RELATION, color=NEUTRAL, label="no relation", zorder=1, **DASHED)
+        axes.axvline(0.5, color=NEUTRAL, label="no relation", zorder=1, **DASHED)
         for look, coloured in parts:
             first = coloured.isel(cell=0)  # all cells of one colour are compared with one another
             bars = COVERAGE * first.wrong_pair_share_mcse.values
