@@ -363,9 +363,19 @@ def expectations(cell: Cell) -> Expectations:
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
 
     def laws(*powers: tuple[NDArray[np.int64], float]) -> _Tilted:
-        # A power of a kernel is that of keys and queries times its root, a product that of all dimensions together.
+        # Of kernels exp(−|a − Wᵀz|²/(2b²)), W (law, j, k) and a (law, q, k).  A power of a kernel is that of keys and
+        # queries times its root, a product that of all dimensions together.
         of = (np.concatenate([math.sqrt(r) * each[h] for h, r in powers], axis=-1) for each in (projections, images))
-        return _tilted(cell, *of)
+        scaled, targets = (each / cell.bandwidth for each in of)
+        # By singular values, since two heads that coincide leave a singular matrix beside b² I.
+        n_features, n_dims = scaled.shape[1:]
+        left, sizes, right = np.linalg.svd(scaled, full_matrices=n_features < n_dims)
+        turned, most = targets @ right.swapaxes(1, 2), sizes.shape[1]
+        shrinkage = np.ones((len(scaled), 1, n_dims))
+        shrinkage[:, 0, :most] /= 1.0 + sizes**2
+        log_mass = 0.5 * (np.log(shrinkage) - turned**2 * shrinkage).sum(axis=2)
+        kept = sizes[:, None] * shrinkage[..., :most]
+        return _Tilted(log_mass, turned[..., :most] * kept, left, left * np.sqrt(sizes[:, None] * kept))
 
     rows, columns = pairs_of(cell.heads.n_heads)
     alone, products = laws((np.arange(cell.heads.n_heads), 1.0)), laws((rows, 1.0), (columns, 1.0))
@@ -391,21 +401,6 @@ def _whitened(cell: Cell) -> tuple[Array, Waves]:
         return projections, m
     curvature = root.T @ m.curvature @ root
     return root.T @ projections, m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
-
-
-def _tilted(cell: Cell, projections: Array, images: Array) -> _Tilted:
-    """Return laws under the kernels exp(−|a − Wᵀz|²/(2b²)), W (law, j, k) and a (law, q, k): of heads or pairs."""
-    scaled, targets = projections / cell.bandwidth, images / cell.bandwidth
-    # By singular values, since two heads that coincide leave a singular matrix beside b² I.
-    n_features, n_dims = scaled.shape[1:]
-    left, sizes, right = np.linalg.svd(scaled, full_matrices=n_features < n_dims)
-    turned, most = targets @ right.swapaxes(1, 2), sizes.shape[1]
-    shrinkage = np.ones((len(scaled), 1, n_dims))
-    shrinkage[:, 0, :most] /= 1.0 + sizes**2
-    exponent = -0.5 * (turned**2 * shrinkage).sum(axis=2)
-    log_mass = exponent + 0.5 * np.log(shrinkage).sum(axis=2)
-    kept = sizes[:, None] * shrinkage[..., :most]
-    return _Tilted(log_mass, turned[..., :most] * kept, left, left * np.sqrt(sizes[:, None] * kept))
 
 
 def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:

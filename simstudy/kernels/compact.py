@@ -37,7 +37,7 @@ def compact_moments(
     noise = np.empty((len(keys), 0)) if variances is None else variances
     means, grams, _ = arrays_for(keys, noise, queries, False)
     data = writable(values, real), writable(noise, real)
-    moments_by(power)(inverse, keys, *data, queries, memory_for(keys, queries), means, grams)
+    moments_by(power)(inverse, keys, *data, queries, memory_for(*queries.shape[1:], real), means, grams)
     return means, None if variances is None else grams
 
 

@@ -71,13 +71,10 @@ class Unstated(Exception):
 
 def key_of(kernel: Any, arguments: tuple[types.Type, ...]) -> bytes:
     """Identity of a kernel's code for types of arguments, among all code of the same digest."""
-    return "\n".join([_stated(kernel), *map(_kind, arguments)]).encode()
-
-
-def _kind(kind: types.Type) -> str:
-    if " at 0x" in kind.name:
-        raise Unstated(kind.name)
-    return f"{type(kind).__qualname__} {kind.name}"
+    key = "\n".join([_stated(kernel), *(f"{type(kind).__qualname__} {kind.name}" for kind in arguments)])
+    if " at 0x" in key:
+        raise Unstated(key)
+    return key.encode()
 
 
 def _stated(value: Any) -> str:

@@ -162,7 +162,4 @@ def _moments_by(exp2):
     return moments
 
 
-MOMENTS = {
-    np.dtype("float32"): _moments_by(exp2_float32),
-    np.dtype("float64"): _moments_by(exp2_float64),
-}
+MOMENTS = {np.dtype("float32"): _moments_by(exp2_float32), np.dtype("float64"): _moments_by(exp2_float64)}

@@ -86,8 +86,8 @@ def _exponents_of_four(laid, a, n_added, first, i, width, row):
 
 
 @inlined
-def _sum_products(laid, coefficients, n_added, q, first, begin, end, row):
-    # Row of laid[0] + sum_k coefficients[k] laid[2 + k] for k < n_added.
+def sum_products(laid, coefficients, n_added, q, first, begin, end, row):
+    """Set a row, from begin to end, to laid[0] + sum_k coefficients[k] laid[2 + k] for k < n_added."""
     # Eight keys at a time, whose sums stay in registers: a matrix product at the rate of the processor.
     width, n = lanes_of(row), coefficients.shape[1]
     for i in range(begin, end, STEP):
@@ -106,8 +106,8 @@ def _sum_products(laid, coefficients, n_added, q, first, begin, end, row):
 
 
 @inlined
-def _sum_squares(laid, points, q, first, begin, end, row):
-    # Row of - sum_k (points[k] - laid[2 + k])².
+def sum_squares(laid, points, q, first, begin, end, row):
+    """Set a row, from begin to end, to -sum_k (points[k] - laid[2 + k])²."""
     width, n = lanes_of(row), points.shape[1]
     for i in range(begin, end, 4):
         t0 = t1 = t2 = t3 = spread(row.dtype.type(0))
@@ -117,15 +117,6 @@ def _sum_squares(laid, points, q, first, begin, end, row):
             d2, d3 = repeat(laid, x + 2) - a, repeat(laid, x + 3) - a
             t0, t1, t2, t3 = t0 - d0 * d0, t1 - d1 * d1, t2 - d2 * d2, t3 - d3 * d3
         store_four(row, i * width, width, t0, t1, t2, t3)
-
-
-@inlined
-def sum_products(laid, points, q, distance, first, begin, end, row):
-    """Set a row, from begin to end, to laid[0] and products of keys and queries, or less their squared distances."""
-    if distance:
-        _sum_squares(laid, points, q, first, begin, end, row)
-    else:
-        _sum_products(laid, points, len(points), q, first, begin, end, row)
 
 
 @inlined
@@ -158,7 +149,7 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, end, sums, row):
     known, found = (load(limits, q), load(limits, limits.shape[1] + q), none), (none, none)
     n_before = last if _AHEAD else last + 4
     if n_before > 4:
-        _sum_products(laid, slopes, n_before, q, first, 0, end, row)
+        sum_products(laid, slopes, n_before, q, first, 0, end, row)
     for i in range(0, end if n_before == 4 else 0, 4):
         t = _exponents_of_four(laid, _load_four(slopes, q, n), 0, first, i, width, row)
         store_four(row, i * width, width, *t)

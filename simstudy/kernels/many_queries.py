@@ -21,6 +21,7 @@ from simstudy.kernels.lanes import (
     set_means,
     sum_products,
     sum_relative_weights,
+    sum_squares,
     sum_weights,
 )
 from simstudy.kernels.shifts import set_shifts
@@ -95,7 +96,11 @@ def _weigh(exp2, scale, memory, v, h, values, first, size, part, visible, start)
         sum_weights(exp2, memory.laid[h], memory.slopes[h], limits, q, values, first, end, sums, row)
         return
     laid, rate, zero = memory.laid[h] if near else memory.raw[h], row.dtype.type(1) if near else scale.rate, none
-    sum_products(laid, memory.slopes[h], q, scale.distance and not near, first, begin, end, row)
+    slopes = memory.slopes[h]
+    if scale.distance and not near:
+        sum_squares(laid, slopes, q, first, begin, end, row)
+    else:
+        sum_products(laid, slopes, len(slopes), q, first, begin, end, row)
     if visible.size and not whole:
         place = start * visible.shape[1] + v * max(1, width // 8)
         hide(visible, place, begin, min(end, size), row)

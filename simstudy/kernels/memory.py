@@ -39,13 +39,9 @@ class Memory(NamedTuple):
     totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
 
 
-def memory_for(keys: np.ndarray, queries: np.ndarray) -> Memory:
-    """Memory for the heads of keys (r, h, k, i) at queries (r or 1, h, k, q)."""
-    return _memory(*keys.shape[1:3], queries.shape[3], keys.dtype)
-
-
 @kept_by_thread
-def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memory:
+def memory_for(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memory:
+    """Memory for heads of keys of a type."""
     # Loops take dimensions and rows of weights by fours; slopes of dimensions are not a power of 2 apart.
     whole_dim, fours, width = -(-head_dim // 4) * 4, -(-n_heads // 4), lanes(real.itemsize)
     n_vectors, n_blocks = -(-n_queries // width), fours * (fours + 1) // 2

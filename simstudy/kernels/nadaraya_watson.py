@@ -55,7 +55,7 @@ def nw_moments(
         seen = flags, *many_queries.seen_by_strips(flags)
     way = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
     data, found = (writable(values, real), writable(noise, real)), arrays_for(keys, noise, queries, with_mass)
-    way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(keys, queries), *found)
+    way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(*queries.shape[1:], real), *found)
     means, grams, logs = found
     return means, None if variances is None else grams, logs if with_mass else None
 

@@ -16,7 +16,7 @@ import scipy
 from scipy.special import gammaincinv, logsumexp, ndtri
 
 from simstudy.design.settings.choices import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
-from simstudy.theory.exact.integrals import LARGE, Factors, Law, Moments
+from simstudy.theory.exact.integrals import Factors, Law, Moments, damped
 from simstudy.theory.functions import Array, Function
 from simstudy.theory.tilting import Heads, key_covariance
 
@@ -79,10 +79,7 @@ class EqualKeysLaw(Law):
             y0, low, high = self._range(log_kernel)
             y = np.arange(low, high, self._step)
             bend = np.exp(y0 - y)
-            z = np.exp(np.minimum((y - bend)[:, None] + log_kernel, LARGE))
-            # One exponential less than by `damped`: a fifth of the time.
-            left = np.exp(-z)
-            found.append(Factors(np.stack([1 - left, z * left, z * (z * left)]), self._step * (1 + bend)))
+            found.append(Factors(damped((y - bend)[:, None] + log_kernel), self._step * (1 + bend)))
         return found
 
     def moments(self, query: int, *heads: int) -> Moments:

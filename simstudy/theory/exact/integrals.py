@@ -26,8 +26,8 @@ from simstudy.theory.functions import Array
 
 # phi is a difference from 1 of rounded numbers; below this it cannot be told from 0.
 _SMALLEST_PHI = 1e-16
-# e^{-e^z} = 0 beyond.
-LARGE = 100.0
+# e^{-e^z} = 0 beyond, and e^z = 0 below the negative: no product falls below what a processor computes at speed.
+_LARGE = 100.0
 
 
 class Factors(NamedTuple):
@@ -74,9 +74,12 @@ class Law:
 
 def damped(log_z: Array) -> Array:
     """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
-    z = np.exp(np.minimum(log_z, LARGE))
-    left = np.exp(-z)
-    return np.array([-np.expm1(-z), z * left, z * (z * left)], dtype=np.float64)
+    z = np.exp(np.clip(log_z, -_LARGE, _LARGE))
+    lost, first, second = found = np.empty((3, *z.shape))
+    np.negative(np.expm1(-z, out=lost), out=lost)
+    np.multiply(z, 1.0 - lost, out=first)
+    np.multiply(z, first, out=second)
+    return found
 
 
 def head_mean(head: Factors, law: Moments, n_keys: int) -> float:

@@ -11,16 +11,15 @@ Index legend: h, g head; a known token; U values of log t; X nodes of the first 
 
 import functools
 import itertools
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
+from scipy.special import factorial, softmax
 
 from simstudy.arguments import real_array, semidefinite
-from simstudy.theory.exact.integrals import power
+from simstudy.theory.exact.integrals import damped, power
 from simstudy.theory.exact.scalar import ScalarHead, log_grid
 from simstudy.theory.functions import Array
 
@@ -150,11 +149,8 @@ class _Rows(NamedTuple):
 def _hermite(end: float, n_nodes: int) -> Array:
     """Weights (X, K) of nodes from -end to end for coefficients in orthonormal Hermite polynomials."""
     nodes = np.linspace(-end, end, n_nodes)
-    polynomials = [np.ones_like(nodes), nodes]
-    for k in range(1, _N_TERMS - 1):
-        last = nodes * polynomials[k] - math.sqrt(k) * polynomials[k - 1]
-        polynomials.append(last / math.sqrt(k + 1))
-    return _normal(nodes, 1.0)[:, None] * np.transpose(polynomials)
+    polynomials = np.polynomial.hermite_e.hermevander(nodes, _N_TERMS - 1)
+    return _normal(nodes, 1.0)[:, None] * (polynomials / np.sqrt(factorial(np.arange(_N_TERMS))))
 
 
 def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, known: Array) -> Array:
@@ -168,7 +164,7 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
         log_t, steps = _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_known)
         masses = np.exp(np.minimum(log_t[:, None] + known[head], np.log(_LARGE)))
         nodes, density = _rule(step * _spacing(slope, variance), variance)
-        functions = _functions(log_t[:, None] + slope * nodes)
+        functions = damped(log_t[:, None] + slope * nodes)
         return _Rows(functions, log_t, steps * np.exp(-masses.sum(axis=1)), nodes, density, masses)
 
     grams = np.full_like(correlations, np.nan)
@@ -229,7 +225,7 @@ def _near(
     else:
         rest, density = _rule(step * _spacing(slope * np.sqrt(left), 1.0), 1.0)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
-        seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], density)
+        seen = _expected(damped(second.log_t[:, None, None] + logits)[:2], density)
     lost, once, _ = first.functions * first.density
     # 1 - e^{-z_h - z_g} keeps the digits of phi^n.
     either = lost.sum(axis=1)[:, None] + seen[0] @ first.density - lost @ seen[0].T
@@ -256,16 +252,6 @@ def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_
     log_t = y - width * bend
     kept = (log_t > np.log(_NEGLIGIBLE) + bulk) & (log_t + log_known < np.log(_LARGE))
     return log_t[kept], (steps * (1 + bend))[kept]
-
-
-def _functions(log_z: Array) -> Array:
-    """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
-    z = np.exp(np.minimum(np.maximum(log_z, -_LARGE), np.log(_LARGE)))
-    lost, first, second = found = np.empty((3, *z.shape))
-    np.negative(np.expm1(-z, out=lost), out=lost)
-    np.multiply(z, 1.0 - lost, out=first)
-    np.multiply(z, first, out=second)
-    return found
 
 
 def _expected(functions: Array, weights: Array) -> Array:
