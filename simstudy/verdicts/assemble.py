@@ -7,6 +7,7 @@ all cells follow one another (contiguous ragged arrays of the CF conventions), s
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,7 @@ def assemble(
         tell(len(theories))
         theories.append(next(predicted))
     failed = np.array([len(account.failed) for account in accounts])
-    looks = np.zeros((len(accounts), max(len(account.looks) for account in accounts)), int)
-    for row, account in zip(looks, accounts, strict=True):
-        row[: len(account.looks)] = np.array(account.looks) * account.batch_size
+    looks = [[batches * account.batch_size for batches in account.looks] for account in accounts]
     arrays: dict[str, Any] = {
         "n_replicates": np.array([account.done * account.batch_size for account in accounts]) - failed,
         "error_over": np.array([draws_in([cell]) or "over replicates" for cell in cells], object),
@@ -61,7 +60,7 @@ def assemble(
         "n_batches": np.array([account.done for account in accounts]),
         "precision_reached": np.array([account.reached for account in accounts]),
         "n_looks": np.array([len(account.looks) for account in accounts]),
-        "look_replicates": looks,
+        "look_replicates": np.array([*zip_longest(*looks, fillvalue=0)], int).reshape(-1, len(looks)).T,
     }
     if any(account.planned.cell.controlled for account in accounts):
         used = [a.performance.estimator if a.planned.cell.controlled and a.performance else "" for a in accounts]

@@ -10,7 +10,6 @@ from simstudy import theory
 from simstudy.data.heads import key_projections, overlap, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
-from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import OptimalCombination
 from simstudy.theory import ExactPrediction, Prediction, weighting
 
@@ -55,26 +54,37 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 
 
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
-    cell = planned.cell
+    cell, estimator, combination = planned.cell, planned.cell.estimator, planned.cell.estimator.combination
+    own = [setting for setting, _ in cell.own if setting in ("key_distribution", "regression")]
+    reasons = {
+        "theory speaks of Nadaraya-Watson heads with given projections": estimator.learner.kind != "nadaraya_watson",
+        f"{''.join(own[:1])} is code of the user's own, of which no closed form is known": own,
+        "": cell.functions is not None,
+        f"{' and '.join(cell.population)} are a population: theory holds for given ones": cell.population,
+        "heads are redrawn in every replicate: theory holds for given heads": cell.heads.redrawn,
+        "projected keys are normalised: theory holds for raw ones": estimator.key_scale == "normalised",
+        "theory speaks of products of softmax kernels only": combination.kind == "product" and not estimator.plain,
+        "weights are fitted in every replicate: theory holds for given weights": combination.kind == "fitted",
+    }
+    outside = next((reason for reason, applies in reasons.items() if applies), "")
     unasked = name == "exact" and not planned.exact and getattr(cell.functions, "exact_theory", True)
-    if reason := _outside_theory(cell) or ("not asked for: set exact = true in the grid" if unasked else ""):
+    if reason := outside or ("not asked for: set exact = true in the grid" if unasked else ""):
         return Theory({}, {}, reason)
     if cell.functions is not None:
         numbers = cell.functions.theory(name)
         return Theory(numbers, {}, "" if numbers else f"the study has no {name} theory for it")
-    if name == "exact" and not cell.estimator.plain:
-        if cell.estimator.mask.kind != "none":
+    if name == "exact" and not estimator.plain:
+        if estimator.mask.kind != "none":
             return Theory({}, {}, "the rate of empty windows is that of queries which see all keys")
         rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, reason)
     if name not in known:
         heads = cell, key_projections(cell), query_projections(cell)
-        if cell.estimator.combination.kind == "product":
+        if combination.kind == "product":
             heads = theory.product_head(*heads)
-        leading = theory.leading_order if cell.estimator.plain else theory.compact_leading_order
+        leading = theory.leading_order if estimator.plain else theory.compact_leading_order
         known[name] = theory.masked(theory.exact_moments if name == "exact" else leading, *heads, query_points(cell))
     prediction = known[name]
-    combination = cell.estimator.combination
     if combination.kind == "product":
         weights = np.ones(1)
     elif not isinstance(combination, OptimalCombination):
@@ -88,19 +98,3 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     through = weights, overlap(cell)
     errors = theory.predicted_measure_errors(prediction, *through) if isinstance(prediction, ExactPrediction) else {}
     return Theory(theory.predicted_measures(prediction, *through), errors, prediction.reason)
-
-
-def _outside_theory(cell: Cell) -> str:
-    own = [setting for setting, _ in cell.own if setting in ("key_distribution", "regression")]
-    estimator, combination = cell.estimator, cell.estimator.combination.kind
-    reasons = {
-        "theory speaks of Nadaraya-Watson heads with given projections": estimator.learner.kind != "nadaraya_watson",
-        f"{''.join(own[:1])} is code of the user's own, of which no closed form is known": own,
-        "": cell.functions is not None,
-        f"{' and '.join(cell.population)} are a population: theory holds for given ones": cell.population,
-        "heads are redrawn in every replicate: theory holds for given heads": cell.heads.redrawn,
-        "projected keys are normalised: theory holds for raw ones": estimator.key_scale == "normalised",
-        "theory speaks of products of softmax kernels only": combination == "product" and not estimator.plain,
-        "weights are fitted in every replicate: theory holds for given weights": combination == "fitted",
-    }
-    return next((reason for reason, applies in reasons.items() if applies), "")

@@ -170,15 +170,6 @@ class Look(NamedTuple):
     place: float
 
 
-def looks_of(levels: Iterable[Any]) -> dict[Any, Look]:
-    """Return the look of each different level; no two of the first 49 agree in colour and marker."""
-    found = list(dict.fromkeys(levels))
-    return {
-        each: Look(COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)], i - (len(found) - 1) / 2)
-        for i, each in enumerate(found)
-    }
-
-
 def draw_marks(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
     """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``."""
     style = {"elinewidth": 1.1, "markeredgewidth": 1.3, "zorder": 3} | style
@@ -204,7 +195,11 @@ def panelled(
 
     ``alone`` is added to the height of an only panel.
     """
-    levels, looks = list(split(cells, figure.panel)), looks_of(levels_of(cells, figure.hue))
+    levels, hues = list(split(cells, figure.panel)), list(dict.fromkeys(levels_of(cells, figure.hue)))
+    looks = {  # no two of the first 49 agree in colour and marker
+        each: Look(COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)], i - (len(hues) - 1) / 2)
+        for i, each in enumerate(hues)
+    }
     drawing, *grids = canvas(len(levels), height + (alone if len(levels) == 1 else 0.0), *below, columns=columns)
     panels = []
     for (each, inside), axes, *strips in zip(levels, *(grid.flat for grid in grids), strict=False):
@@ -229,12 +224,10 @@ def drawn_in(panels: Iterable[Axes]) -> set[str]:
 
 def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str | None = None) -> None:
     """Put colours above the panels and the reading of points and lines below them."""
-    if looks and None not in looks:
-        title = setting_name(hue) if hue else None
-        names = [short(level_name(each), 70) for each in looks]
+    if hue:
+        names, title = [short(level_name(each), 70) for each in looks], setting_name(hue)
         handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m, _ in looks.values()]
-        fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
-        columns = max(1, min(len(names), fitting))
+        columns = int(np.clip(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))), 1, len(names)))
         drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left", ncol=columns)
     pairs = [({"linestyle": ""}, entry) if isinstance(entry, str) else entry for entry in reading]
     handles = [Line2D([], [], **{"color": NEUTRAL} | style) for style, _ in pairs]
