@@ -59,31 +59,25 @@ def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
 
 
 def entmax(logits: Array, power: int) -> Array:
-    """w = (z/r − τ)_+^r, Σ w = 1."""
+    """w = (z/r − τ)_+^r, Σ w = 1, for logits z, by Newton's method on a convex norm, from the left."""
     # In units in which the largest logit is 0, where nothing is lost however large it is.
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return _share(np.maximum(shifted / power - threshold(shifted, power)[..., None], 0.0) ** power)
-
-
-def threshold(logits: Array, power: int) -> Array:
-    """Return τ with Σ_i (z_i/r − τ)_+^r = 1 for logits z, by Newton's method on a convex norm, from the left."""
-    largest = logits.max(axis=-1, keepdims=True)
-    rows = ((logits - largest) / power).reshape(-1, logits.shape[-1])
-    found = np.full(len(rows), -1.0)
+    shifted = (logits - logits.max(axis=-1, keepdims=True)) / power
+    rows = shifted.reshape(-1, logits.shape[-1])
+    found = np.full((len(rows), 1), -1.0)
     active = np.flatnonzero(np.isfinite(rows).all(axis=1))
     rows = rows[active]
     for _ in range(_ITERATIONS):
         if not active.size:
             break
-        gaps = np.maximum(rows - found[active, None], 0.0)
+        gaps = np.maximum(rows - found[active], 0.0)
         slopes = gaps ** (power - 1) * (gaps > 0)
         norm = (gaps * slopes).sum(axis=1) ** (1.0 / power)
-        found[active] += np.maximum(norm - 1.0, 0.0) / (slopes.sum(axis=1) * norm ** (1 - power))
+        found[active, 0] += np.maximum(norm - 1.0, 0.0) / (slopes.sum(axis=1) * norm ** (1 - power))
         # Each row stops by itself, so that its bits do not depend on the others.
         further = norm - 1.0 > _ROUNDING
         if not further.all():
             active, rows = active[further], rows[further]
-    return found.reshape(logits.shape[:-1]) + largest[..., 0] / power
+    return _share(np.maximum(shifted - found.reshape(*logits.shape[:-1], 1), 0.0) ** power)
 
 
 def _share(weights: Array) -> Array:

@@ -46,10 +46,8 @@ def _exp2(powers, real, bits, mantissa):
     return exp2
 
 
-exp2_float32, exp2_float64 = (
-    _exp2(POWERS_32, F32, np.int32, np.int32(23)),
-    _exp2(POWERS_64, F64, np.int64, np.int64(52)),
-)
+exp2_float32 = _exp2(POWERS_32, F32, np.int32, np.int32(23))
+exp2_float64 = _exp2(POWERS_64, F64, np.int64, np.int64(52))
 
 
 _FARTHEST = 1e6
