@@ -199,16 +199,13 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
     assert code == 0 and [command(*each)[0] for each in said] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("", ("[data]", "n_keys", "[claims.NAME]", "- coverage:")), ("heads", ("arrangement", "- none, disjoint: ")),
-        ("noise", ("- student_t: ", "heavy-tailed")), ("ridge", ("amplitude = 1.0",)), ("measures", ("- mse:",)),
-        ("mse", ("mean squared error of the combined estimate",)), ("larger_than", ("versus", "(ratio)")),
-        ("disjoint", ("- none, disjoint: ",)), ("regresion", ('did you mean "regression"?',)),
-        ("domain", ("known: study, ", ", heads_function, value_projections, none, disjoint, random, learner, ")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name, told", [
+    ("", ("[data]", "n_keys", "[claims.NAME]", "- coverage:")), ("heads", ("arrangement", "- none, disjoint: ")),
+    ("noise", ("- student_t: ", "heavy-tailed")), ("ridge", ("amplitude = 1.0",)), ("measures", ("- mse:",)),
+    ("mse", ("mean squared error of the combined estimate",)), ("larger_than", ("versus", "(ratio)")),
+    ("disjoint", ("- none, disjoint: ",)), ("regresion", ('did you mean "regression"?',)),
+    ("domain", ("known: study, ", ", heads_function, value_projections, none, disjoint, random, learner, ")),
+])  # fmt: skip
 def test_describe__says_what_records_say(command, name, told):
     code, shown, errors = command(*["describe", name][: 1 + bool(name)])
     assert (code, bool(shown)) == ((2, False) if errors else (0, True)) and all(each in shown + errors for each in told)

@@ -34,15 +34,12 @@ def found(tmp_path_factory):
 WANTED = "relative_mcse = { mse = 0.05 }"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "told"),
-    [
-        ("relative_mcse = { mse = 0.001 }", r"6 cells short of the target, furthest .*: MCSE of mse \S+, target \S+, "
-         "ceiling of 128 replicates; raise max_replicates to go on"),
-        ('stop = "verdict"', "undecided, not as expected: mse-falls: cells of angles stopped at max_replicates = 128"),
-        ("relative_mcse = { mse = 0.9 }", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wanted, told", [
+    ("relative_mcse = { mse = 0.001 }", r"6 cells short of the target, furthest .*: MCSE of mse \S+, target \S+, "
+     "ceiling of 128 replicates; raise max_replicates to go on"),
+    ('stop = "verdict"', "undecided, not as expected: mse-falls: cells of angles stopped at max_replicates = 128"),
+    ("relative_mcse = { mse = 0.9 }", ""),
+])  # fmt: skip
 def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(wanted, told, tmp_path):
     """In Python nothing said so."""
     text = edited(edited(DESIGN, WANTED, wanted), 'expected = "undecided"', "")

@@ -116,39 +116,36 @@ VECTORS = {"value_projections": "disjoint"}
 ONE_OF_TWO = "change one of the two"
 
 
-@pytest.mark.parametrize(
-    ("settings", "setting", "said"),
-    [
-        ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser", ""),
-        ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "normaliser", 'needs dtype = "float64"'),
-        ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation", ""),
-        ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation", ""),
-        (SPARSE | {"learner": "trained", **DRAWN}, "learner", ""),
-        (SPARSE | {"reference": "attention"}, "reference", ""),
-        (BANDS | {"head_bandwidths": [1.0, 2.0, 3.0]}, "head_bandwidths", "3 factors for n_heads = 2"),
-        (BANDS | {"learner": "trained", **DRAWN}, "head_bandwidths", ONE_OF_TWO),
-        (BANDS | {"key_scale": "normalised"}, "head_bandwidths", ONE_OF_TWO),
-        ({"learner": "trained"}, "learner", ""),
-        ({"learner": "trained", **DOT, **DRAWN}, "learner", ""),
-        ({"learner": {"kind": "random_forest", "max_features": 99}, **DRAWN}, "learner", ""),
-        ({"learner": "ant_colony", "reference": "attention", **DRAWN}, "reference", ""),
-        ({"learner": "ant_colony", **FITTED}, "combination", ""),
-        (MASKED | {"transformation": {"kind": "merge", "stride": 3}}, "mask", 'needs transformation = "none"'),
-        (MASKED | {"learner": "trained", **DRAWN}, "mask", 'needs learner = "nadaraya_watson"'),
-        (MASKED | FITTED, "mask", "needs weights that are not fitted"),
-        (VECTORS | {"combination": "sum"}, "value_projections", 'needs combination = "uniform"'),
-        (VECTORS | {"learner": "random_forest", **DRAWN}, "value_projections", 'needs learner = "nadaraya_watson"'),
-        (VECTORS | {"reference": "attention"}, "value_projections", 'needs reference = "none"'),
-        (
-            {"value_projections": {"kind": "random", "n_components": 6, "value_dim": 7}}, "value_projections",
-            "7 dimensions of a value, but n_components = 6",
-        ),
-        (
-            {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries", "heads"]},
-            "combination", "",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("settings, setting, said", [
+    ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser", ""),
+    ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "normaliser", 'needs dtype = "float64"'),
+    ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation", ""),
+    ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation", ""),
+    (SPARSE | {"learner": "trained", **DRAWN}, "learner", ""),
+    (SPARSE | {"reference": "attention"}, "reference", ""),
+    (BANDS | {"head_bandwidths": [1.0, 2.0, 3.0]}, "head_bandwidths", "3 factors for n_heads = 2"),
+    (BANDS | {"learner": "trained", **DRAWN}, "head_bandwidths", ONE_OF_TWO),
+    (BANDS | {"key_scale": "normalised"}, "head_bandwidths", ONE_OF_TWO),
+    ({"learner": "trained"}, "learner", ""),
+    ({"learner": "trained", **DOT, **DRAWN}, "learner", ""),
+    ({"learner": {"kind": "random_forest", "max_features": 99}, **DRAWN}, "learner", ""),
+    ({"learner": "ant_colony", "reference": "attention", **DRAWN}, "reference", ""),
+    ({"learner": "ant_colony", **FITTED}, "combination", ""),
+    (MASKED | {"transformation": {"kind": "merge", "stride": 3}}, "mask", 'needs transformation = "none"'),
+    (MASKED | {"learner": "trained", **DRAWN}, "mask", 'needs learner = "nadaraya_watson"'),
+    (MASKED | FITTED, "mask", "needs weights that are not fitted"),
+    (VECTORS | {"combination": "sum"}, "value_projections", 'needs combination = "uniform"'),
+    (VECTORS | {"learner": "random_forest", **DRAWN}, "value_projections", 'needs learner = "nadaraya_watson"'),
+    (VECTORS | {"reference": "attention"}, "value_projections", 'needs reference = "none"'),
+    (
+        {"value_projections": {"kind": "random", "n_components": 6, "value_dim": 7}}, "value_projections",
+        "7 dimensions of a value, but n_components = 6",
+    ),
+    (
+        {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries", "heads"]},
+        "combination", "",
+    ),
+])  # fmt: skip
 def test_what_cannot_be_together__is_named(settings, setting, said):
     stated = cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings)
     found = [text for name, text in impossibilities(stated) if name == setting]
@@ -216,17 +213,14 @@ TREATED = [{"noise_treatment": each, "query_projections": other} for each, other
 COMBINED = [WEIGHTED, *({"combination": each} for each in ("uniform", "sum", "fibonacci"))]
 
 
-@pytest.mark.parametrize(
-    ("settings", "least", "most"),
-    [
-        *((ALONE | DOT | each, 0.0, 1e-13) for each in TREATED),
-        (ALONE | {"key_scale": "normalised"}, 0.0, 1e-13), (ALONE | {"key_scale": "raw"}, 0.05, np.inf),
-        *((LAYER | DOT | each, 0.0, 1e-13) for each in COMBINED), *((LAYER | each, 0.05, np.inf) for each in COMBINED),
-        *(pytest.param(TORCH | WEIGHTED | DOT | {"head_dim": p}, 0.0, 1e-12, marks=needs_torch) for p in (1, 2)),
-        (LAYER | DOT | SINGLE, 1e-9, 1e-5),  # compared with a layer in double precision
-        pytest.param(TORCH | DOT | SINGLE, 1e-9, 1e-5, marks=needs_torch),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("settings, least, most", [
+    *((ALONE | DOT | each, 0.0, 1e-13) for each in TREATED),
+    (ALONE | {"key_scale": "normalised"}, 0.0, 1e-13), (ALONE | {"key_scale": "raw"}, 0.05, np.inf),
+    *((LAYER | DOT | each, 0.0, 1e-13) for each in COMBINED), *((LAYER | each, 0.05, np.inf) for each in COMBINED),
+    *(pytest.param(TORCH | WEIGHTED | DOT | {"head_dim": p}, 0.0, 1e-12, marks=needs_torch) for p in (1, 2)),
+    (LAYER | DOT | SINGLE, 1e-9, 1e-5),  # compared with a layer in double precision
+    pytest.param(TORCH | DOT | SINGLE, 1e-9, 1e-5, marks=needs_torch),
+])  # fmt: skip
 def test_ensemble__is_attention_with_dot_products_or_normalised_keys_and_otherwise_not(settings, least, most):
     assert least <= discrepancy(**settings) < most
 

@@ -20,15 +20,12 @@ STREAM = "243f6a8885a308d313198a2e03707344"
 ONES = 0xFFFFFFFF
 
 
-@pytest.mark.parametrize(
-    ("counter", "key", "answer"),
-    [
-        ((0,) * 4, (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-        ((ONES,) * 4, (ONES, ONES), (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-        ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
-         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("counter, key, answer", [
+    ((0,) * 4, (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((ONES,) * 4, (ONES, ONES), (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
+     (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+])  # fmt: skip
 def test_philox_gives_the_published_answers(counter, key, answer):
     words = philox.philox(*(np.uint64(c) for c in counter), *(np.uint64(k) for k in key))
     assert tuple(int(w) for w in words) == answer

@@ -220,15 +220,12 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     assert loaded(tmp_path, edited(text, 'measure = "regret"', where)).claims["mse-falls"].measure == "regret"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path"),
-    [
-        ('y = "mse"', 'y = "{}"', "figures.mse.y"),
-        ("relative_mcse = { mse = 0.05 }", "absolute_mcse = {{ {} = 0.05 }}", "precision.absolute_mcse"),
-        ("[grids.angles.factors]", "[grids.angles.precision]\nrelative_mcse = {{ {} = 0.05 }}\n[grids.angles.factors]",
-         "grids.angles.precision.relative_mcse"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("old, new, path", [
+    ('y = "mse"', 'y = "{}"', "figures.mse.y"),
+    ("relative_mcse = { mse = 0.05 }", "absolute_mcse = {{ {} = 0.05 }}", "precision.absolute_mcse"),
+    ("[grids.angles.factors]", "[grids.angles.precision]\nrelative_mcse = {{ {} = 0.05 }}\n[grids.angles.factors]",
+     "grids.angles.precision.relative_mcse"),
+])  # fmt: skip
 def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp_path, old, new, path):
     message = mistakes(tmp_path, edited(DESIGN, old, new.format("discrepancy")))
     assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (heads); it needs a reference" in message

@@ -126,36 +126,33 @@ HOLED, TWICE = TWO.copy(), pd.concat([LONG, LONG.iloc[[0]]])
 HOLED.loc[4, "b"] = np.nan
 
 
-@pytest.mark.parametrize(
-    ("numbers", "columns", "said"),
-    [
-        (HOLED, {}, 'unit 4, condition = b: no number, and 1 of 90 units lack one; mend that, or state missing'),
-        (TWO.replace({VALUES[2, 0]: np.inf}), {}, "unit 2, condition = a: infinite"),
-        (TWO * 1e-80, {}, "numbers: all below 1e-60, so that their squares vanish; give them in another unit"),
-        (TWICE, OF_LONG, "task = 0, model = A, size = 10: two numbers"),
-        (LONG, {"unit": "tusk", "value": "score"}, "unit = 'tusk': no column of the numbers; did you mean \"task\"?"),
-        (LONG, {"value": "score"}, "unit: missing; name the column of units"),
-        (LONG[["task", "score"]], OF_LONG, "factors: none"),
-        (TWO.assign(t=[0, *range(89)]), {"unit": "t"}, "two rows; give one for each unit, state value, or state t as"),
-        (TWO.assign(c=["0.5", "1,5"] * 45), {}, "no real numbers ('1,5' is none)"),
-        (LONG.assign(note=range(360)), OF_LONG, "360 conditions in 360 rows, told apart by note; name in factors"),
-        (LONG.replace({"model": {"B": None}}), OF_LONG,
-         f"model: empty at task = 0, score = {VALUES[0, 2]}; fill it, or name in factors"),
-        (TWO.assign(row=range(1, 91)), {}, "row: successive integers number the rows and are no condition; state"),
-        (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], OF_LONG, "45 of 90 units lack one"),
-        (TWO * np.nan, {"missing": "drop"}, "no unit has numbers under condition = a; give them, or select other"),
-        (TWO.assign(c=None), {"cluster": "c"}, "c: empty for a unit"),
-        (LONG.assign(c=range(360)), OF_LONG | {"cluster": "c", "factors": ("model", "size")},
-         "task = 0: in several clusters"),
-        ({"a": [1.0], "b": [1.0, 2.0]}, {}, "give arrays of one length"),
-        (TWO.iloc[:0], {}, "numbers: empty"),
-        (VALUES, {}, "numbers of type ndarray"),
-        (LONG.assign(c=None), OF_LONG | {"cluster": "c", "factors": ("model", "size")}, "c: empty for a unit"),
-        (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
-        (pd.DataFrame(VALUES[:, :2], columns=[1.0, np.nan]), {}, "condition: a level is NaN, which no claim"),
-        (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("numbers, columns, said", [
+    (HOLED, {}, 'unit 4, condition = b: no number, and 1 of 90 units lack one; mend that, or state missing'),
+    (TWO.replace({VALUES[2, 0]: np.inf}), {}, "unit 2, condition = a: infinite"),
+    (TWO * 1e-80, {}, "numbers: all below 1e-60, so that their squares vanish; give them in another unit"),
+    (TWICE, OF_LONG, "task = 0, model = A, size = 10: two numbers"),
+    (LONG, {"unit": "tusk", "value": "score"}, "unit = 'tusk': no column of the numbers; did you mean \"task\"?"),
+    (LONG, {"value": "score"}, "unit: missing; name the column of units"),
+    (LONG[["task", "score"]], OF_LONG, "factors: none"),
+    (TWO.assign(t=[0, *range(89)]), {"unit": "t"}, "two rows; give one for each unit, state value, or state t as"),
+    (TWO.assign(c=["0.5", "1,5"] * 45), {}, "no real numbers ('1,5' is none)"),
+    (LONG.assign(note=range(360)), OF_LONG, "360 conditions in 360 rows, told apart by note; name in factors"),
+    (LONG.replace({"model": {"B": None}}), OF_LONG,
+     f"model: empty at task = 0, score = {VALUES[0, 2]}; fill it, or name in factors"),
+    (TWO.assign(row=range(1, 91)), {}, "row: successive integers number the rows and are no condition; state"),
+    (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], OF_LONG, "45 of 90 units lack one"),
+    (TWO * np.nan, {"missing": "drop"}, "no unit has numbers under condition = a; give them, or select other"),
+    (TWO.assign(c=None), {"cluster": "c"}, "c: empty for a unit"),
+    (LONG.assign(c=range(360)), OF_LONG | {"cluster": "c", "factors": ("model", "size")},
+     "task = 0: in several clusters"),
+    ({"a": [1.0], "b": [1.0, 2.0]}, {}, "give arrays of one length"),
+    (TWO.iloc[:0], {}, "numbers: empty"),
+    (VALUES, {}, "numbers of type ndarray"),
+    (LONG.assign(c=None), OF_LONG | {"cluster": "c", "factors": ("model", "size")}, "c: empty for a unit"),
+    (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
+    (pd.DataFrame(VALUES[:, :2], columns=[1.0, np.nan]), {}, "condition: a level is NaN, which no claim"),
+    (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),
+])  # fmt: skip
 def test_mistakes__are_one_line_that_says_where(numbers, columns, said):
     refuses(re.escape(said), estimates, numbers, **columns)
 

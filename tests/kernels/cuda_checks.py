@@ -59,13 +59,10 @@ SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 3, 5, 3, 35), (1, 1, 17, 1, 7),
 KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
 
-@pytest.mark.parametrize(
-    ("shape", "logits", "precision"),
-    [
-        pytest.param(shape, *kind, marks=() if SHAPES.index(shape) == KINDS.index(kind) else pytest.mark.rare)
-        for shape in SHAPES for kind in KINDS
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("shape, logits, precision", [
+    pytest.param(shape, *kind, marks=() if SHAPES.index(shape) == KINDS.index(kind) else pytest.mark.rare)
+    for shape in SHAPES for kind in KINDS
+])  # fmt: skip
 def test_moments__are_the_formula(shape, logits, precision):
     assert_agree(problem(shape, logits, precision))
 

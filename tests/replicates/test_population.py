@@ -122,6 +122,10 @@ def test_replicates_of_a_draw__are_those_of_neyman(monkeypatch, within, of_draw,
     assert allocation.quickest(left_open(certain, cell, **few), True) == {"batch_size": min(wanted, 16)}
     monkeypatch.setattr(allocation, "variances", lambda each, *_: told if each == cell else None)
     assert allocation.quickest(left_open(cell, certain), True) == {"batch_size": 16}  # as one failed in the pilot
+    # With more than a precision wanted populations are plain, even if a control left no variance.
+    monkeypatch.setattr(allocation, "variances", lambda each, *_: told * (each.simulation.control == "none"))
+    controlled = random_cell(population=["queries"], arrangement="orthogonal", control="expansion")
+    assert allocation.quickest(left_open(controlled), True) == {"batch_size": wanted, "control": "none"}
 
 
 @pytest.mark.parametrize("wanted, chosen, piloted", [

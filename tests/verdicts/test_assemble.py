@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import scipy
-from builders import DESIGN, edited, estimated, loaded, minimal_cell, planned, run
+from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell, planned, run
 
 from simstudy import details
 from simstudy.data import training
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.performance import Performance
-from simstudy.theory import exact_moments, leading_order
+from simstudy.theory import damped_leading_order, exact_moments, leading_order
 from simstudy.verdicts import predictions, query_control
 from simstudy.verdicts.predictions import predict
 from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
@@ -287,3 +287,10 @@ def test_expectation_of_theory__is_as_wrong_as_its_error_says(settings):
     for log2 in (query_control.LOG2_FEWEST, query_control.LOG2_FEWEST + 1):
         for name, values in query_control._expected(cell, log2).items():
             assert abs(values.mean() - known[name].mean()) < 3.5 * values.std(ddof=1) / np.sqrt(len(values)), name
+
+
+def test_theory_far_from_all_keys__errs_by_no_more_than_a_mean_of_outcomes_may():
+    """Means of outcomes of amplitude 1 differ by 2 at most; undamped, the term of order 1/n is 148."""
+    cell = random_points(n_keys=100, n_heads=4, n_features=8, bandwidth=0.3, arrangement="orthogonal")
+    theory = damped_leading_order(cell, *arrays_of(cell)[:2], np.random.default_rng(0).normal(scale=1.5, size=(500, 8)))
+    assert 0.9 < np.nanmax(np.abs(theory.bias)) < 2.0

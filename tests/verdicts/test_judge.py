@@ -53,37 +53,34 @@ MISSING = cells([1.0, 1.0])
 MISSING[1].performance = None
 
 
-@pytest.mark.parametrize(
-    ("entries", "accounts", "expected", "why_no_verdict"),
-    [
-        (EQUALS | {"value": 1.0, "margin": 0.5}, cells([1.0, 1.1]), "supported", ""),
-        (EQUALS | {"value": 2.0, "margin": 0.5}, cells([1.0, 2.0]), "contradicted", ""),
-        (EQUALS | {"value": 1.0, "margin": 0.05}, cells([1.0, 1.0]), "undecided", ""),
-        (LARGER | {"value": 0.5}, cells([1.0, 2.0]), "supported", ""),
-        (LARGER | {"value": 1.5}, cells([1.0, 2.0]), "contradicted", ""),
-        (RISING, cells([1.0, 1.1, 1.2]), "supported", ""),
-        (RISING, cells([1.0, 1.1, 1.1]), "undecided", ""),
-        (FALLING, cells([1.0, 0.9, 0.95]), "contradicted", ""),
-        (FALLING, cells([1.2, 1.1, 1.0]), "supported", ""),
-        (SLOPE | {"value": 0.1}, cells([1.0, 1.1, 1.2]), "supported", ""),
-        (SLOPE | {"value": 0.0}, cells([1.0, 1.1, 1.2]), "contradicted", ""),
-        (SLOPE | {"value": 0.2}, cells([1.0, 1.1, 1.2]), "contradicted", ""),
-        (RISING, cells([1.0, 1.1, 1.2])[::-1], "supported", ""),  # whatever the order of the cells
-        (FALLING, blocks(1.0, 1.0 + 1e-15, 1.0 + 2e-15, same=True), "undecided", ""),
-        (RISING, blocks(0.0, 0.0), "undecided", ""),
-        (EQUALS | {"value": 0.0, "margin": 0.1}, blocks(0.0, 0.0), "supported", ""),
-        (LARGER | {"value": 0.1}, blocks(0.0, 0.0), "contradicted", ""),
-        (LARGER | {"versus": {"x": 0.0}}, cells([1.0, 2.0]), "supported", ""),  # a cell is not compared with itself
-        (EQUALS | {"value": 1.0, "margin": 0.5}, MISSING, "undecided", ""),
-        # Both cells share whatever varies.
-        (EQUALS | {"value": 2.0, "margin": 1e-6, "where": {"x": 0.0}, "versus": {"x": 1.0}, "compared": "ratio"},
-         blocks(2.0, 1.0), "supported", ""),
-        (RISING, cells([1.0]), "undecided", "a single cell"),
-        (SLOPE | {"value": 0, "margin": 9.0}, cells([1.0]), "undecided", "a single cell"),
-        (LARGER, blocks(1.0), "supported", ""),
-        (LARGER, blocks(1.0, n_blocks=63), "undecided", "63 blocks of replicates or draws, 64"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("entries, accounts, expected, why_no_verdict", [
+    (EQUALS | {"value": 1.0, "margin": 0.5}, cells([1.0, 1.1]), "supported", ""),
+    (EQUALS | {"value": 2.0, "margin": 0.5}, cells([1.0, 2.0]), "contradicted", ""),
+    (EQUALS | {"value": 1.0, "margin": 0.05}, cells([1.0, 1.0]), "undecided", ""),
+    (LARGER | {"value": 0.5}, cells([1.0, 2.0]), "supported", ""),
+    (LARGER | {"value": 1.5}, cells([1.0, 2.0]), "contradicted", ""),
+    (RISING, cells([1.0, 1.1, 1.2]), "supported", ""),
+    (RISING, cells([1.0, 1.1, 1.1]), "undecided", ""),
+    (FALLING, cells([1.0, 0.9, 0.95]), "contradicted", ""),
+    (FALLING, cells([1.2, 1.1, 1.0]), "supported", ""),
+    (SLOPE | {"value": 0.1}, cells([1.0, 1.1, 1.2]), "supported", ""),
+    (SLOPE | {"value": 0.0}, cells([1.0, 1.1, 1.2]), "contradicted", ""),
+    (SLOPE | {"value": 0.2}, cells([1.0, 1.1, 1.2]), "contradicted", ""),
+    (RISING, cells([1.0, 1.1, 1.2])[::-1], "supported", ""),  # whatever the order of the cells
+    (FALLING, blocks(1.0, 1.0 + 1e-15, 1.0 + 2e-15, same=True), "undecided", ""),
+    (RISING, blocks(0.0, 0.0), "undecided", ""),
+    (EQUALS | {"value": 0.0, "margin": 0.1}, blocks(0.0, 0.0), "supported", ""),
+    (LARGER | {"value": 0.1}, blocks(0.0, 0.0), "contradicted", ""),
+    (LARGER | {"versus": {"x": 0.0}}, cells([1.0, 2.0]), "supported", ""),  # a cell is not compared with itself
+    (EQUALS | {"value": 1.0, "margin": 0.5}, MISSING, "undecided", ""),
+    # Both cells share whatever varies.
+    (EQUALS | {"value": 2.0, "margin": 1e-6, "where": {"x": 0.0}, "versus": {"x": 1.0}, "compared": "ratio"},
+     blocks(2.0, 1.0), "supported", ""),
+    (RISING, cells([1.0]), "undecided", "a single cell"),
+    (SLOPE | {"value": 0, "margin": 9.0}, cells([1.0]), "undecided", "a single cell"),
+    (LARGER, blocks(1.0), "supported", ""),
+    (LARGER, blocks(1.0, n_blocks=63), "undecided", "63 blocks of replicates or draws, 64"),
+])  # fmt: skip
 def test_verdict__on_known_truth(entries, accounts, expected, why_no_verdict):
     found = decide(compare(claim(**entries), accounts), LEVEL)
     assert found.verdict == expected and found.decisive.reason.startswith(why_no_verdict)

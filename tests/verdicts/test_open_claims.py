@@ -222,20 +222,17 @@ def test_law__covers_its_ends_and_nothing_else():
     assert {Law(one_of={"range": [1, 3]}).draw(rng) for _ in range(50)} == {1, 2}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("[20, 60]", "[60, 20]", "grids.angles.domain.n_keys.log_uniform = [60, 20]: must be two numbers, [lowest"),
-        ("[20, 60]", "[0, 60]", "must be positive, as it has a logarithm"),
-        ("{ log_uniform = [20, 60] }", "{}", "domain.n_keys = {}: must have one entry: uniform, log_uniform or one_of"),
-        ("n_keys = {", "n_kys = {", 'unknown key; did you mean "n_keys"?'),
-        ("n_keys = {", "angle = {", "grids.angles.domain.angle: also a factor or setting of the grid"),
-        ("{ log_uniform = [20, 60] }\nbandwidth = { uniform = [0.5, 1.0] }", "{ uniform = [20, 22] }",
-         "only 3 different settings of the domain are possible; widen it"),
-        ("{ uniform = [0.5, 1.0] }", "{ one_of = [-1.0] }", "grids.angles.domain.bandwidth = -1.0: Input should be"),
-        ("{ uniform = [0.5, 1.0] }", "{ uniform = [-2.0, -1.0] }", "grids.angles.domain.bandwidth = -1."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("old, new, said", [
+    ("[20, 60]", "[60, 20]", "grids.angles.domain.n_keys.log_uniform = [60, 20]: must be two numbers, [lowest"),
+    ("[20, 60]", "[0, 60]", "must be positive, as it has a logarithm"),
+    ("{ log_uniform = [20, 60] }", "{}", "domain.n_keys = {}: must have one entry: uniform, log_uniform or one_of"),
+    ("n_keys = {", "n_kys = {", 'unknown key; did you mean "n_keys"?'),
+    ("n_keys = {", "angle = {", "grids.angles.domain.angle: also a factor or setting of the grid"),
+    ("{ log_uniform = [20, 60] }\nbandwidth = { uniform = [0.5, 1.0] }", "{ uniform = [20, 22] }",
+     "only 3 different settings of the domain are possible; widen it"),
+    ("{ uniform = [0.5, 1.0] }", "{ one_of = [-1.0] }", "grids.angles.domain.bandwidth = -1.0: Input should be"),
+    ("{ uniform = [0.5, 1.0] }", "{ uniform = [-2.0, -1.0] }", "grids.angles.domain.bandwidth = -1."),
+])  # fmt: skip
 def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
     assert said in mistakes(tmp_path, edited(TEXT, old, new))
     alone = mistakes(tmp_path, edited(DESIGN, 'kind = "monotone"', 'kind = "monotone"\nholds = "on_average"'))

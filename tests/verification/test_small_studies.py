@@ -209,13 +209,10 @@ def test_one_inequality__is_refuted_at_the_level_however_often_one_looks(law_of)
     assert ever / studies <= LEVEL < repeated / studies
 
 
-@pytest.mark.parametrize(
-    ("share", "sizes", "studies"),
-    [
-        (0.01, (64,), 0), (0.1, (64,), 0), (0.003, (1024,), 0),
-        *(rare(share, (64, 256, 1024), STUDIES) for share in (0.001, 0.003, 0.01, 0.03, 0.1)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("share, sizes, studies", [
+    (0.01, (64,), 0), (0.1, (64,), 0), (0.003, (1024,), 0),
+    *(rare(share, (64, 256, 1024), STUDIES) for share in (0.001, 0.003, 0.01, 0.03, 0.1)),
+])  # fmt: skip
 def test_rare_events__are_found_rarer_or_more_frequent_no_more_often_than_the_level_says(share, sizes, studies):
     """One replicate to a block; at one look exactly, and in studies looked at after every fourth batch."""
     for n_blocks in sizes:
