@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # who looks at a study need not wait for it
 MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
 SIZES = 1 << np.arange(2, 11)
 PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
-ANY = Precision(relative_mcse=dict.fromkeys(MEASURES, 1.0))
+ANY = Precision(relative_mcse=dict.fromkeys(MEASURES, 1.0))  # one error of both, of any size: times are compared alone
 Control = Callable[[Cell, "Performance", int], "Performance"]
 """Takes the performance of a cell by batches from one on to one with smaller errors."""
 _libraries = functools.cache(ThreadpoolController)  # whose threads decide bits; to find them takes a millisecond
