@@ -181,6 +181,7 @@ def _expanded(cell: Cell) -> Known | str:
     )
 
 
+_PIECE = 1 << 15  # nodes of pairs, or squares of waves, at queries that are computed at once, for the cache
 _LOG_PRECISION = 16.0  # minus the logarithm of the relative error of sums over nodes, or less
 
 
@@ -195,36 +196,36 @@ def _left_out(cell: Cell) -> LeftOut | str:
     if n < _FEWEST or square.max() > math.log(n):
         return _FEW
     rows, columns = pairs_of(len(projections))
-    own = np.flatnonzero(rows == columns)
-    mean = _means_along(m, slopes)
-    tilted = np.stack([_means_along(m, each[rows] + each[columns]) for each in slopes])
-    planes = [_plane(m, each, rows, columns) for each in slopes]
-    wave = max(np.abs(of.waves @ plane).max(initial=0.0) for of, _, plane in planes)
-    x = _grid(joint, n, wave, 4 if m.curvature.any() else 2 * int(m.gradient.any()))
-    nodes = np.stack([_nodes(*of, each, sigma, x) for of, each in zip(planes, mean, strict=True)])
-    cross, of_squares = np.exp(joint[:, rows, columns]), np.expm1(joint) / (n - 1.0)
-    # E a_g l_h, E a_h l_g.
-    apart, other = (cross * (tilted - mean[:, each]) / (n - 1.0) for each in (rows, columns))
-    means = np.stack([
-        of_squares[:, rows, rows], of_squares[:, rows, columns], of_squares[:, columns, columns],
-        apart[:, own][:, rows], other, apart, apart[:, own][:, columns],
-    ])  # fmt: skip
+    own, mean = np.flatnonzero(rows == columns), _means_along(m, slopes)
     most = np.maximum(square[:, rows], square[:, columns])
     share, tail = np.exp(most) / (n - 1.0), np.exp(2.0 * most) / (n - 1.0)
     # Of heads with even weights plain replicates hardly vary.
     plain = np.expm1(square[:, rows]) * np.expm1(square[:, columns]) / n + _SMALLEST
     noise = 1.0 / (1.0 + 0.5 * share + 100.0 / (n - 1.0) ** 2 + (np.expm1(most) / (n - 1.0)) ** 2 / plain)
     signal = 1.0 / (1.0 + 0.01 * share.max(axis=1, keepdims=True) + 2.0 / (n - 1.0) ** 2)
-    nodes[:, :, 2] = noise[..., None] * nodes[:, :, 5] + signal[..., None] * nodes[:, :, 2]
-    nodes[:, :, 3:5] *= signal[..., None, None]
-    nodes = np.ascontiguousarray(nodes[:, :, :5])
-    f, found = _derivatives(nodes, n - 1.0, rows, columns)
+    wave = max(np.abs(m.waves @ _plane(each[rows], each[columns])).max(initial=0.0) for each in slopes)
+    x = _grid(joint, n, wave, 4 if m.curvature.any() else 2 * int(m.gradient.any()))
+    nodes, parts = np.empty((*noise.shape, 5, len(x)), cell.simulation.dtype), []
+    step = max(1, _PIECE // (len(rows) * max(len(x), len(m.waves) ** 2)))
+    for q in (slice(first, first + step) for first in range(0, len(points), step)):
+        there = _nodes(m, slopes[q], mean[q], sigma**2 * noise[q], signal[q], x)
+        parts.append(_derivatives(there, n - 1.0, rows, columns))
+        nodes[q] = there
+    f, found = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+    cross, of_squares = np.exp(joint[:, rows, columns]), np.expm1(joint) / (n - 1.0)
+    tilted = np.stack([_means_along(m, each[rows] + each[columns]) for each in slopes])
+    # E a_g l_h, E a_h l_g.
+    apart, other = (cross * (tilted - mean[:, each]) / (n - 1.0) for each in (rows, columns))
+    means = np.stack([
+        of_squares[:, rows, rows], of_squares[:, rows, columns], of_squares[:, columns, columns],
+        apart[:, own][:, rows], other, apart, apart[:, own][:, columns],
+    ])  # fmt: skip
     once, twice = 1.0 / (1.0 + 0.2 * tail**0.75), 1.0 / (1.0 + 3.0 * tail + 60.0 * tail**2)
     errors = f[1:] * np.stack([once[:, own], twice[:, own]])
     products = np.concatenate([once * found[1:5], twice * found[5:]])
     return LeftOut(
         0.5 * square, mean, mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None],
-        signal, noise, nodes.astype(cell.simulation.dtype), errors, products,
+        signal, noise, nodes, errors, products,
         n * errors[1] * of_squares[:, rows, columns][:, own], n * (products[4:] * means).sum(axis=0),
     )  # fmt: skip
 
@@ -236,22 +237,14 @@ def _means_along(m: Waves, slopes: Array) -> Array:
     return np.asarray(found + ((slopes @ m.curvature) * slopes).sum(axis=-1) if m.curvature.any() else found)
 
 
-def _plane(m: Waves, slopes: Array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Waves, Array, Array]:
-    """Orthonormal axes (pair, j, 2) of the logits of two heads, the second 0 where they are one, after m and slopes.
-
-    Without curvature coordinates j are those of the space that slopes (head, j), waves and gradient span.
-    """
-    vectors = np.concatenate([slopes, m.waves, m.gradient[None]])
-    if not m.curvature.any() and len(vectors) < vectors.shape[1]:
-        basis = np.linalg.qr(vectors.T)[0]
-        none, slopes = np.zeros((basis.shape[1],) * 2), slopes @ basis
-        m = m._replace(gradient=m.gradient @ basis, waves=m.waves @ basis, curvature=none)
+def _plane(*slopes: Array) -> Array:
+    """Orthonormal axes (law, j, 2) of the logits of two heads of slopes (law, j), the second 0 where they are one."""
     axes: list[Array] = []
-    for vectors in (slopes[rows], slopes[columns]):
+    for vectors in slopes:
         rest = vectors - sum((vectors * axis).sum(axis=1, keepdims=True) * axis for axis in axes)
         length, size = (np.linalg.norm(each, axis=1, keepdims=True) for each in (rest, vectors))
         axes.append(np.divide(rest, length, out=np.zeros_like(rest), where=length > 1e-7 * size))
-    return m, slopes, np.stack(axes, axis=2)
+    return np.stack(axes, axis=2)
 
 
 def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
@@ -273,25 +266,30 @@ def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
     return nodes[(nodes**2).sum(axis=1) <= farthest**2]
 
 
-def _nodes(m: Waves, slopes: Array, plane: Array, mean: Array, sigma: float, x: Array) -> Array:
-    """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last."""
-    pairs = pairs_of(len(slopes))
-    (one, other), weights = (slopes[heads] for heads in pairs), np.exp(-0.5 * (x**2).sum(axis=1))
+def _nodes(m: Waves, slopes: Array, mean: Array, noise: Array, signal: Array, x: Array) -> Array:
+    """Nodes (query, pair, 5, node) of `kernels.left_out`, with factors on noise (query, pair) and signal (query, 1)."""
+    pairs = pairs_of(slopes.shape[1])
+    one, other = (slopes[:, heads].reshape(-1, slopes.shape[2]) for heads in pairs)
+    plane = _plane(one, other)
     along = [slope[:, None] @ plane for slope in (one, other)]
     at = along[0] + along[1] + x
-    logits = np.stack([(at @ each.swapaxes(1, 2))[..., 0] - 0.5 * (each**2).sum(axis=2) for each in along])
     centre, variance = _mean_and_variance(m, _Tilted(np.empty(0), at, plane, plane))
-    weights = weights / weights.sum() * np.exp((one * other).sum(axis=1))[:, None]
-    u, v = (centre - mean[heads, None] for heads in pairs)
-    of_m = weights * (variance + u * v), weights * u, weights * v
-    return np.stack([*np.exp(logits), *of_m, sigma**2 * weights], axis=1)
+    nodes, density = np.empty((len(one), 5, len(x))), np.exp(-0.5 * (x**2).sum(axis=1))
+    weights = density / density.sum() * np.exp((one * other).sum(axis=1))[:, None]
+    u, v = (centre - mean[:, heads].reshape(-1, 1) for heads in pairs)
+    of_signal = weights * np.repeat(signal, len(pairs[0]), axis=0)
+    for row, each in enumerate(along):
+        nodes[:, row] = np.exp((at @ each.swapaxes(1, 2))[..., 0] - 0.5 * (each**2).sum(axis=2))
+    nodes[:, 2] = weights * noise.reshape(-1, 1) + of_signal * (variance + u * v)
+    nodes[:, 3], nodes[:, 4] = of_signal * u, of_signal * v
+    return nodes.reshape(*noise.shape, 5, -1)
 
 
 def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
     """f and its factors of a and a² (3, query, head), φ and its factors (12, query, pair), at S = s (1 + a)."""
     own, (r, t) = np.flatnonzero(rows == columns), np.moveaxis(s / (s + nodes[:, :, :2]), 2, 0)
     x, of_one = r * t, r[:, own]
-    of_pairs = nodes[:, :, 2:] @ np.stack([x, x * r, x * t, x * r * r, x * x, x * t * t], axis=-1)
+    of_pairs = nodes[:, :, 2:] @ np.stack([x, x * r, x * t, x * r * r, x * x, x * t * t], axis=2).swapaxes(2, 3)
     v, w, u = np.moveaxis(of_pairs, (2, 3), (0, 1))
     one, two, three = (nodes[:, own, 3] * np.stack([of_one, of_one**2, of_one**3])).sum(axis=-1)
     f = np.stack([-one, one + two, -one - two - three])
