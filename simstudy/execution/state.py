@@ -46,7 +46,10 @@ class CellProgress:
     identity: str
     stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by accounts of one identity
     name: str  # Among the cells that share its batches
-    target: int = 0
+    first: int  # Batches before the first look
+    cost: float  # Of a batch
+    sharing: Any  # What cells have in common that may share one drawing
+    target: int
     done: int = 0
     performance: Performance | None = None
     failed: tuple[int, ...] = ()
@@ -105,11 +108,6 @@ class CellProgress:
         )
 
     @property
-    def first(self) -> int:
-        """Batches before the first look."""
-        return first_target(self.planned.precision, self.batch_size, population=bool(self.planned.cell.population))
-
-    @property
     def batch_size(self) -> int:
         """Replicates in one batch."""
         return self.planned.cell.simulation.batch_size
@@ -153,7 +151,7 @@ class RunState:
         rule: Callable[[Sequence[CellProgress]], Sequence[int]] | None = None,
         control: Callable[[Cell, Performance], Performance] = lambda _, performance: performance,
     ) -> None:
-        self._store, self._rule, self._control, self._device = store, rule, control, device
+        self._store, self._rule, self._control = store, rule, control
         self._origin, self._due, self._began, self._found = origin_of(design), -math.inf, time.monotonic(), 0.0
         self._meter, self._budget = Meter(), design.budget.wall_seconds or math.inf
         self.accounts: list[CellProgress] = []
@@ -164,12 +162,13 @@ class RunState:
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
             known, sharers = store.summary(identity).get(name), self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
-            account = CellProgress(planned, identity, stored, name)
+            first = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
+            of_batches = cost(cell), shares_data(cell, device)
+            account = CellProgress(planned, identity, stored, name, first, *of_batches, target=first)
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
-            account.target = account.first
             if known:
                 account.looks, account.kept = [*known.looks], _kept(known, cell)
-                account.target = max(account.first, known.looks[-1])
+                account.target = max(first, known.looks[-1])
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
@@ -246,14 +245,11 @@ class RunState:
         return self._tasks([*touched, *self._apply_stopping_rule()])
 
     @property
-    def standing(self) -> tuple[float, float, int, int]:
-        """Work done and expected, as far as the last looks can tell, replicates, and finished cells, over all cells."""
-        rows = []
-        for account in self.accounts:
-            each, stored = cost(account.planned.cell), account.target - account.missing
-            rows.append((stored * each, account.expected * each, stored * account.batch_size, account.finished))
-        done, expected, replicates, finished = map(sum, zip(*rows, strict=True))
-        return done, expected, replicates, finished
+    def standing(self) -> tuple[float, float, int]:
+        """Work done and expected, as far as the last looks can tell, and finished cells, over all cells."""
+        done = sum((each.target - each.missing) * each.cost for each in self.accounts)
+        expected = sum(each.expected * each.cost for each in self.accounts)
+        return done, expected, sum(each.finished for each in self.accounts)
 
     @property
     def work_known(self) -> bool:
@@ -410,7 +406,7 @@ class RunState:
         sharing: dict[Any, list[CellProgress]] = defaultdict(list)
         for account in accounts:
             if not account.finished:
-                sharing[shares_data(account.planned.cell, self._device)].append(account)
+                sharing[account.sharing].append(account)
 
         def made() -> Iterator[Task]:
             for sharers in sharing.values():

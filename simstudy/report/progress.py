@@ -73,7 +73,7 @@ class ProgressDisplay:
     def _show(self) -> None:
         """Cells, error against target, and the time left, which follows the estimated cost of what is to simulate."""
         state, predicted, now = self.state, self._predicted, time.monotonic()
-        done, expected, _, finished = state.standing
+        done, expected, finished = state.standing
         text = f"{finished}/{len(state.accounts)} cells"
         if predicted is not None:
             text += f", theory computed for {predicted}"

@@ -156,8 +156,8 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     display = ProgressDisplay()
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
-    for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
-        state.standing = work, 400, replicates, 0
+    for now[0], work in [(0.0, 0), (300.0, 0), (305.0, 50), (310.0, 100)]:
+        state.standing = work, 400, 0
         state.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(state)
     assert said == ["0/1 cells, time left unknown", told]
