@@ -165,7 +165,9 @@ def test_head_diversity__by_name():
 
 
 GIVEN = arguments()
-MISTAKES = [
+
+
+@pytest.mark.parametrize("wrong, message", [
     ({"keys": np.ones((N, D + 1))}, "keys has shape (30, 6); give (n, 5)"),
     ({"keys": np.ones((0, D)), "values": []}, "keys has shape (0, 5); give (n, 5), no length zero"),
     ({"keys": np.where(np.eye(N, D, 1), np.nan, GIVEN["keys"])}, "keys holds NaN or infinity"),
@@ -199,10 +201,7 @@ MISTAKES = [
     ({"logits": "cosine"}, "logits = 'cosine'; give one of distance, dot_product"),
     ({"combination": [0.5, 0.5]}, "combination has shape (2,); give (3,)"),
     ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("wrong", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+])  # fmt: skip
 def test_mistakes__are_named_with_their_remedy(wrong, message):
     refuses(re.escape(message), nw_ensemble, **GIVEN | wrong, error=ValueError)
 

@@ -144,7 +144,14 @@ def test_slow_functions__are_tried_in_the_first_cell_alone(seconds, n_tried, tmp
     assert len(cells(study(tmp_path), tmp_path / "mine.py")) == 2 and len(tried) == n_tried
 
 
-BREACHES = [
+def test_designs_that_own_code_does_not_fit__are_refused(tmp_path):
+    code = edited(DESIGN, '"quadratic"', '"quadratic", code = "raise SystemExit"')
+    unfit = edited(OF_HEADS, 'arrangement = "own"', 'arrangement = "orthogonal"')
+    for design, said in ((code, "regression.code = .* of Code"), (unfit, 'heads_function for arrangement = "ortho')):
+        refuses(said, load_design, study(tmp_path, design=design), trust=[tmp_path / "mine.py"], error=DesignError)
+
+
+@pytest.mark.parametrize("text, message", [
     # of a regression function, unless it takes normals: the file, and what is said of it
     ("def m(x): return x", "returns float64 of shape (2, 3, 5); return numbers of shape (3, 5)"),
     ("def m(x): return np.full(x[0].shape, '1')", "return numbers of shape (3, 5)"),
@@ -163,17 +170,7 @@ BREACHES = [
     ("def m(normals): return np.zeros_like(normals)", "returns a head of a rank below head_dim = 1"),
     ("def m(normals): return np.random.rand(*normals.shape)", "returns other values when it is called again"),
     ("def m(normals, x): return normals", "m raises TypeError: m() missing 1 required positional argument"),
-]
-
-
-def test_designs_that_own_code_does_not_fit__are_refused(tmp_path):
-    code = edited(DESIGN, '"quadratic"', '"quadratic", code = "raise SystemExit"')
-    unfit = edited(OF_HEADS, 'arrangement = "own"', 'arrangement = "orthogonal"')
-    for design, said in ((code, "regression.code = .* of Code"), (unfit, 'heads_function for arrangement = "ortho')):
-        refuses(said, load_design, study(tmp_path, design=design), trust=[tmp_path / "mine.py"], error=DesignError)
-
-
-@pytest.mark.parametrize(("text", "message"), BREACHES)
+])  # fmt: skip
 def test_breach_of_the_contract__is_told_in_one_line(text, message, tmp_path):
     of_heads = "normals" in (text or "")
     design = edited(OF_HEADS, "around_the_first_axis", "m") if of_heads else edited(DESIGN, "quadratic", "m")

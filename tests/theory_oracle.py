@@ -62,11 +62,12 @@ def gaussian_grid(covariance, extent=10.0, step=0.1):
     return nodes, weights / weights.sum()
 
 
-def kernel_values(cell, key_projection, query_projection, query, points):
-    pulled, keys = query_projection.T @ query, points @ key_projection
+def kernel_values(cell, key_projections, query_projections, query, points):
+    """Kernels (H, N) of heads (H, d, p) at a query, of keys at points (N, d)."""
+    pulled, keys = np.einsum("hdp,d->hp", query_projections, query)[:, None], points @ key_projections
     if cell.estimator.logits == "dot_product":
-        return np.exp(keys @ pulled / cell.bandwidth**2)
-    squares, normaliser = np.sum((keys - pulled) ** 2, axis=1) / cell.bandwidth**2, cell.estimator.normaliser
+        return np.exp(np.sum(keys * pulled, axis=2) / cell.bandwidth**2)
+    squares, normaliser = np.sum((keys - pulled) ** 2, axis=2) / cell.bandwidth**2, cell.estimator.normaliser
     if normaliser.kind == "compact":
         return np.maximum(1 - squares / normaliser.window**2, 0) ** normaliser.power
     return np.exp(-squares / 2)
@@ -80,10 +81,8 @@ def discrepancy(prediction, cell, key_projections, query_projections, queries, *
     np.testing.assert_allclose(prediction.target, target, atol=1e-14)
     bias, covariance = [], []
     for query, truth in zip(queries, target, strict=True):
-        kernels = [
-            kernel_values(cell, w, u, query, points) for w, u in zip(key_projections, query_projections, strict=True)
-        ]
-        kernels = np.array([kernel / np.sum(weights * kernel) for kernel in kernels])
+        kernels = kernel_values(cell, key_projections, query_projections, query, points)
+        kernels /= (kernels @ weights)[:, None]
         smooth = kernels @ (weights * m)
         errors = m - smooth[:, None]
         bias.append(smooth - truth - (kernels**2 * errors) @ weights / n)

@@ -1,27 +1,24 @@
 """Control by expansion: expectations against sums over keys, and what it does to a run: no bias, less error."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, batches_of, edited, loaded, minimal_cell
-from theory_oracle import gaussian_grid
+from builders import DESIGN, arrays_of, batches_of, edited, estimated, loaded, minimal_cell
+from theory_oracle import gaussian_grid, kernel_values, regression_values
 
 from simstudy.attention import expansion
-from simstudy.attention.combinations import combine_heads
 from simstudy.attention.expansion import expectations
 from simstudy.attention.members import pairs_of
-from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.data.regression import evaluate
 from simstudy.design.settings.cell import Rows
 from simstudy.kernels.left_out import integrate
-from simstudy.replicates import moments, population
+from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import EXPANSION, controlled, stack
-from simstudy.replicates.performance import performance
+from simstudy.replicates.population import measured
 from simstudy.theory import exact_moments, predicted_measures
 
-LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 CONTROL = {"control": "expansion"}
 AUTOREGRESSIVE = {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6}
 WAVE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5], "frequency": 1.3}
@@ -40,26 +37,18 @@ MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_c
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
 # Correlated keys (i, d) on a grid in two dimensions, and their probabilities.
 NODES, CHANCES = gaussian_grid(np.array([[1.0, 0.6], [0.6, 1.0]]), extent=13.0)
-
-
-def cell_of(**settings):
-    base = {"arrangement": "haar", "query_projections": "haar", "queries": POINTS, "regression": SUM}
-    return minimal_cell(**base | settings)
+cell_of = partial(minimal_cell, arrangement="haar", query_projections="haar", queries=POINTS, regression=SUM)
 
 
 def kernels(cell, points):
-    """K of each head and query at points (d, i): (q, h, i)."""
-    images = np.einsum("qj,hjk->qhk", query_points(cell), query_projections(cell))[..., None]
-    projected = np.einsum("hjk,ji->hki", key_projections(cell), points)
-    if cell.estimator.logits == "distance":
-        return np.exp(-((images - projected) ** 2).sum(axis=2) / (2 * cell.bandwidth**2))
-    return np.exp((images * projected).sum(axis=2) / cell.bandwidth**2)
+    """K of each head and query at points (i, d): (q, h, i)."""
+    *heads, queries = arrays_of(cell)
+    return np.array([kernel_values(cell, *heads, query, points) for query in queries])
 
 
 def on_grid(cell, known):
     """Means of functions of a key, 0 if the expectations are right."""
-    points, weights = NODES.T, CHANCES
-    k, m = kernels(cell, points), evaluate(cell.data.regression, points)
+    k, m = kernels(cell, NODES), regression_values(cell.data.regression, NODES)
     rows, columns = pairs_of(cell.heads.n_heads)
     gaps, both, of = m - known.mean[..., None], k[:, rows] * k[:, columns], lambda logs: np.exp(logs)[..., None]
     alone, pairs = k / of(known.log_mass), both / of(known.log_product)
@@ -69,7 +58,7 @@ def on_grid(cell, known):
     product = gaps[:, rows] * gaps[:, columns]
     squares = pairs * (product - known.spread[..., None])
     of_m = alone * gaps, tilted, squares
-    return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m)) @ weights
+    return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m)) @ CHANCES
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -91,31 +80,24 @@ def test_averages_over_a_key_that_is_left_out__are_sums_over_a_grid(name, n, err
     cell, rng = cell_of(**settings), np.random.default_rng(4)
     known, (rows, columns) = expansion.known_of(cell), pairs_of(3)
     sums, linear = n / 3 * 10.0 ** rng.uniform(0, 1, (4, 2, 3)), rng.standard_normal((4, 2, 3))
-    points, weights = NODES.T, CHANCES
-    k = kernels(cell, points) / np.exp(known.log_mass)[..., None]
-    u = evaluate(cell.data.regression, points) - known.mean[..., None]
+    k = kernels(cell, NODES) / np.exp(known.log_mass)[..., None]
+    u = regression_values(cell.data.regression, NODES) - known.mean[..., None]
     share = k / (sums[..., None] + k)
     of_other = share[:, :, rows] * u[:, rows] / (sums[..., None] + k)[:, :, columns] * linear[:, :, columns, None]
     of_one = share[:, :, columns] * u[:, columns] / (sums[..., None] + k)[:, :, rows] * linear[:, :, rows, None]
     both = share[:, :, rows] * share[:, :, columns]
-    signal = known.signal * ((both * u[:, rows] * u[:, columns] + 0.5 * (of_one + of_other)) @ weights)
-    expected = known.signal * (share * u @ weights), signal + known.noise * cell.data.noise_sd**2 * (both @ weights)
+    signal = known.signal * ((both * u[:, rows] * u[:, columns] + 0.5 * (of_one + of_other)) @ CHANCES)
+    expected = known.signal * (share * u @ CHANCES), signal + known.noise * cell.data.noise_sd**2 * (both @ CHANCES)
     no_terms = np.zeros_like(known.errors), np.zeros_like(known.products)
     for found, right in zip(integrate(sums, linear, n, known.nodes, *no_terms), expected, strict=True):
         np.testing.assert_allclose(found, n * right, rtol=error, atol=0.1 * error)
     assert known.signal.min() > 0.9 and known.noise.min() > 0.1
 
 
-def measured(cell, batches=4):
-    """Blocks, and measures with their estimator, of batches or of so many."""
-    blocks, estimator = controlled(stack(batches_of(cell, batches) if isinstance(batches, int) else batches))
-    assert not blocks.failed.size
-    return blocks, performance(blocks, combine_heads(cell), cell.statistics)._replace(estimator=estimator)
-
-
-def gaps_from(exact, cell, blocks, found):
+def gaps_from(exact, cell, batches):
     """|z| of the means of errors and products, and of all measures that theory predicts."""
-    assert exact.reason == ""
+    (blocks, _), found = controlled(stack(batches)), measured(cell, batches)
+    assert exact.reason == "" and not blocks.failed.size
     rows, columns = pairs_of(cell.heads.n_heads)
     second = exact.covariance + exact.bias[..., None] * exact.bias[..., None, :]
     z = []
@@ -144,10 +126,10 @@ CELLS = {
 def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypatch):
     settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.9, "batch_size": 4096} | CELLS[name]
     cell = cell_of(**settings, **CONTROL)
-    exact, (blocks, found) = exact_moments(cell, *arrays_of(cell)), measured(cell)
-    assert found.estimator == EXPANSION
-    assert gaps_from(exact, cell, blocks, found).max() < 4.5
-    _, plain = measured(cell_of(**settings))
+    exact, batches = exact_moments(cell, *arrays_of(cell)), batches_of(cell, 4)
+    found, plain = measured(cell, batches), estimated(cell_of(**settings), 4)
+    assert found.estimator == EXPANSION and not plain.n_failed
+    assert gaps_from(exact, cell, batches).max() < 4.5
     assert all(plain.mcse[measure] > 1.5 * found.mcse[measure] for measure in MEASURES)
     # Negative controls: a centre that is off, and terms of products whose expectation is left out.
     right = expansion.known_of(cell)
@@ -158,21 +140,13 @@ def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypa
         if "bias" not in changes:
             with monkeypatch.context() as unaudited:
                 unaudited.setattr(moments, "FARTHEST", np.inf)
-                assert gaps_from(exact, cell, *measured(cell, batches)).max() > 8
+                assert gaps_from(exact, cell, batches).max() > 8
         # With noise above all, the mean of second order is less than the error of terms of first order, and with dot
         # products less than that of plain replicates.
         if name not in ("noise above all", "dot product") or "product_mean" not in changes:
-            _, audited = measured(cell, batches)
+            audited = measured(cell, batches)
             assert "standard errors, not to 0" in audited.estimator
             assert audited.estimate["mse"] == plain.estimate["mse"]
-
-
-def gains(**settings):
-    """How many times fewer replicates the control needs, for each measure, and the estimator."""
-    settings = {"n_features": 8, "n_heads": 4, "arrangement": "rotated", "angle": 30.0, "batch_size": 512} | settings
-    settings = {"query_projections": "same", "queries": {"kind": "gaussian", "count": 8, "scale": 0.8}} | settings
-    (_, plain), (_, found) = (measured(cell_of(**settings, control=each)) for each in ("none", "expansion"))
-    return [(plain.mcse[name] / found.mcse[name]) ** 2 for name in MEASURES if plain.mcse[name]], found.estimator
 
 
 @pytest.mark.parametrize("least, settings", [
@@ -182,12 +156,11 @@ def gains(**settings):
     (100, {"logits": "dot_product"}),
 ])  # fmt: skip
 def test_expansion__saves_replicates(least, settings):
-    found, estimator = gains(**{"n_keys": 512, "bandwidth": 1.0} | settings)
-    assert estimator == EXPANSION
-    assert min(found) > least
-
-
-FAR = {"queries": {"kind": "points", "points": [[40000.0]]}, "bandwidth": 200.0}
+    base = {"n_keys": 512, "n_features": 8, "n_heads": 4, "arrangement": "rotated", "angle": 30.0, "bandwidth": 1.0}
+    base |= {"query_projections": "same", "queries": {"kind": "gaussian", "count": 8, "scale": 0.8}, "batch_size": 512}
+    plain, found = (estimated(cell_of(**base | settings, control=each), 4) for each in ("none", "expansion"))
+    assert found.estimator == EXPANSION and not plain.n_failed + found.n_failed
+    assert min((plain.mcse[name] / found.mcse[name]) ** 2 for name in MEASURES if plain.mcse[name]) > least
 
 
 @pytest.mark.parametrize("settings, why", [
@@ -196,14 +169,15 @@ FAR = {"queries": {"kind": "points", "points": [[40000.0]]}, "bandwidth": 200.0}
     ({"n_keys": 1}, "few keys carry weight"),
     ({"n_keys": 512, "regression": "zero", "noise": {"kind": "heteroscedastic"}}, "noise of uneven"),
     ({"n_keys": 512, "regression": "zero", "bandwidth": 1e9}, "replicates do not differ"),
-    ({"n_keys": 512, "arrangement": "aligned", "angle": None} | FAR, "so small or large that rounding decides"),
+    ({"n_keys": 512, "arrangement": "aligned", "bandwidth": 200.0,
+      "queries": {"kind": "points", "points": [[40000.0]]}}, "so small or large that rounding decides"),
 ])  # fmt: skip
 def test_cells_that_stay_plain__say_why(settings, why):
     cell = cell_of(**{"bandwidth": 1.0, "regression": "quadratic", "query_projections": "same"} | settings, **CONTROL)
     batch = simulate_batch([cell], 0)[0]
     assert not batch.control_sum.any()
-    assert population.measured(cell, [batch] * 4).estimator.startswith("plain: ")
-    assert why in population.measured(cell, [batch] * 4).estimator
+    estimator = measured(cell, [batch] * 4).estimator
+    assert estimator.startswith("plain: ") and why in estimator
 
 
 @pytest.mark.parametrize("farthest", [3.9, 4.1])
@@ -219,28 +193,28 @@ def test_control__whose_mean_misses_0_by_over_four_standard_errors_is_refused(fa
 def test_rounding_of_what_does_not_vary__is_no_wrong_mean(settings, monkeypatch):
     """Of even weights covariances, and of a flat function means, are the same in all replicates but for rounding."""
     cell = cell_of(n_keys=512, **settings, **CONTROL)
-    assert measured(cell)[1].estimator == EXPANSION
+    found = estimated(cell, 4)
+    assert found.estimator == EXPANSION and not found.n_failed
     right = expansion.known_of(cell)
     monkeypatch.setattr(expansion, "known_of", lambda _: right._replace(mean=right.mean + 1e-12))
-    assert "standard errors, not to 0" in measured(cell)[1].estimator
+    assert "standard errors, not to 0" in estimated(cell, 4).estimator
 
 
-@LOGITS
+@pytest.mark.parametrize("logits", ["distance", "dot_product"])
 @pytest.mark.parametrize("point", [[30.0, -40.0], [1e9, -1e9]])
 @pytest.mark.parametrize("bandwidth", [1e-9, 0.05, 1e9])
 def test_far_queries__leave_every_replicate_defined(bandwidth, point, logits):
     for arrangement in ("aligned", "orthogonal"):
         settings = {"arrangement": arrangement, "bandwidth": bandwidth, "logits": logits, "regression": WAVE}
         settings |= {"queries": {"kind": "points", "points": [[0.0], point]}, "query_projections": "same"}
-        _, found = measured(cell_of(**settings, **CONTROL), 1)
-        _, plain = measured(cell_of(**settings), 1)
-        assert np.isfinite(found.estimate["mse"])
+        found, plain = (estimated(cell_of(**settings, control=each)) for each in ("expansion", "none"))
+        assert np.isfinite(found.estimate["mse"]) and not plain.n_failed + found.n_failed
         assert abs(found.estimate["mse"] - plain.estimate["mse"]) <= 6 * plain.mcse["mse"] + 1e-9
 
 
 def mean_of_control(cell, rows):
     sets = np.array(list(itertools.product(range(len(rows.keys)), repeat=cell.data.n_keys)))
-    chosen = np.moveaxis(kernels(cell, rows.keys.T)[..., sets], 2, 0)
+    chosen = np.moveaxis(kernels(cell, rows.keys)[..., sets], 2, 0)
     mass = chosen.sum(axis=-1)
     weights = chosen / mass[..., None]
     gram = cell.data.noise_sd**2 * weights @ weights.swapaxes(-1, -2)

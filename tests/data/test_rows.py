@@ -123,14 +123,11 @@ def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
     np.testing.assert_equal(simulate_batch([pickle.loads(pickle.dumps(cell))], 0), simulate_batch([cell], 0))
 
 
-COMPANIES = [
+@pytest.mark.parametrize("of, settings", [
     (make, [{"n_keys": 60}, {"n_keys": 30}, {"noise": "residuals"}, {"regression": "ridge", "n_keys": 20}, PAIRED]),
     (split, [{}, {"regression": "file", "noise": "gaussian"}]),
     (sampled, [{}, {"n_keys": 6}]),
-]
-
-
-@pytest.mark.parametrize(("of", "settings"), COMPANIES)
+])  # fmt: skip
 def test_company_of_a_cell__changes_none_of_its_bits(of, settings):
     cells = [of(**each) for each in settings]
     for batch in (1, 3):

@@ -35,7 +35,9 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
 
 
 OPTIMUM = '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"\nx = "angle"\n'
-SPOILT = [
+
+
+@pytest.mark.parametrize("old, new, entry, remedy", [
     # what is stated, what takes its place, the entry that is named, the remedy
     ("n_keys = 40", 'n_keys = "many"', "data.n_keys = 'many'", "Input should be a valid integer"),
     ("n_keys = 40", "n_keys = 40\nsamples = 3", "data.samples = 3", "unknown key; known: n_keys, "),
@@ -111,10 +113,7 @@ SPOILT = [
     ('measure = "mse"', 'measure = "discrepancy"', "claims.mse-falls.measure = 'discrepancy'", "state reference"),
     ('measure = "mse"', 'measure = "bias_squared"', "claims.mse-falls.measure = 'bias_", 'mean "squared_bias"?'),
     ('measure = "mse"', 'measure = "colour"', "claims.mse-falls.measure = 'colour'", "use one of squared_bias"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "entry", "remedy"), SPOILT)
+])  # fmt: skip
 def test_mistake__is_one_line_that_names_the_entry(tmp_path, old, new, entry, remedy):
     message = mistakes(tmp_path, edited(DESIGN, old, new))
     told = message.removeprefix(f"{tmp_path / 'design.toml'}: ")

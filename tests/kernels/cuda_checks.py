@@ -141,7 +141,9 @@ TERMS = [
 ]  # fmt: skip
 UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}, "regression": {"kind": "sum", "terms": TERMS}}
 CONTROL = {"control": "expansion", "bandwidth": 1.5}
-CELLS = [
+
+
+@pytest.mark.parametrize("given", [
     UNEVEN | CONTROL, CONTROL, {"arrangement": "haar_redrawn", "n_heads": 5},
     *(pytest.param(each, marks=pytest.mark.rare) for each in (
         UNEVEN | {"dtype": "float32", "noise_treatment": "drawn"},
@@ -149,10 +151,7 @@ CELLS = [
         {"logits": "dot_product", "noise_treatment": "drawn"}, {"mask": {"kind": "banded", "width": 2}},
         {"key_scale": "normalised"}, {"key_distribution": {"kind": "student_t", "df": 5.0}},
     )),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("given", CELLS, ids=" ".join)
+], ids=" ".join)  # fmt: skip
 def test_batch__has_the_moments_of_the_cpu(given):
     queries = {"kind": "points", "points": [[0.5, -1.0]]}
     cell = minimal_cell(**PLAIN | {"n_keys": 5, "queries": queries, "dtype": "float64"} | given)

@@ -64,13 +64,10 @@ def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
         np.testing.assert_allclose(cf.averaged_noise_ratio(angle, bandwidth, scale), ratio, rtol=1e-9)
 
 
-FOR_USERS = (
+@pytest.mark.parametrize("name", [
     "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "informed", "leading", "measures",
     "weighting",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FOR_USERS)
+])  # fmt: skip
 def test_public_functions__are_exported(name):
     module = importlib.import_module(f"simstudy.theory.{name}")
     own = {key: value for key, value in vars(module).items() if not key.startswith("_") and inspect.isfunction(value)}

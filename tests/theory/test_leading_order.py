@@ -184,14 +184,13 @@ def compact(**settings):
 
 
 QUADRATIC = {"kind": "quadratic", "coefficients": [0.3]}
-CASES = [
+
+
+@pytest.mark.parametrize("settings", [
     {"regression": QUADRATIC}, {"regression": QUADRATIC, "arrangement": "aligned"}, {},
     {"queries": {"kind": "points", "points": [[0.7, -0.4, 0.3]]}}, {"head_dim": 1, "regression": QUADRATIC},
     {"normaliser": {"kind": "compact", "power": 10, "window": 5.0}, "regression": QUADRATIC},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("settings", CASES)
+])  # fmt: skip
 def test_expansion__is_that_of_a_grid_of_keys(settings):
     cell, prediction, _ = compact(**settings)
     assert prediction.reason == ""

@@ -131,7 +131,10 @@ def slope(name: str, claimed: float, curvature: float, middle: float = 5.0) -> S
 
 
 ON_ITS_BOUND = claim(kind="equals", value=-2.0, margin=2.0)
-BOUNDARY: list[tuple[Setting, set[str]]] = [
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("setting, false", [
     *((least(f"{k} levels tie", [0.0] * k), {"contradicted"}) for k in (2, 4, 8)),
     *((least(f"least of 8 by {gap}", [0.0] + [gap] * 7), {"contradicted"}) for gap in (0.5, 1.0, 3.0)),
     *((least(f"another less by {gap}, six as good", [0.0, -gap] + [0.0] * 6), {"supported"})
@@ -149,20 +152,7 @@ BOUNDARY: list[tuple[Setting, set[str]]] = [
       for name in DRAWS),
     (Setting("nine steps of nothing", claim(kind="monotone", x="x", direction="increasing"), levels(10), [0.0] * 10),
      {"contradicted"}),
-]  # fmt: skip
-
-POWER: list[tuple[Setting, str, float]] = [
-    (least("least of 8 by 8", [0.0] + [8.0] * 7), "supported", 0.9),
-    (least("worse than 7 others by 8", [8.0] + [0.0] * 7), "contradicted", 0.7),
-    (pairs("steps of 8, 3 pairs of 28 claimed", [8.0 * k for k in range(8)], kind="violated_pairs", at_most=3 / 28),
-     "supported", 0.9),
-    (slope("slope within 0.2, curvature 20", 0.5, 20.0), "supported", 0.9),
-    (slope("slope off by 0.5, curvature 20", 1.0, 20.0), "contradicted", 0.9),
-]  # fmt: skip
-
-
-@pytest.mark.rare
-@pytest.mark.parametrize(("setting", "false"), BOUNDARY, ids=lambda value: getattr(value, "name", ""))
+], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_false_verdicts__are_no_more_than_the_level_says(setting, false):
     found = rates(setting, STUDIES)
     print(f"{setting.name}: contradicted {found.contradicted:.2%}, supported {found.supported:.2%}")
@@ -170,7 +160,14 @@ def test_false_verdicts__are_no_more_than_the_level_says(setting, false):
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize(("setting", "verdict", "least_power"), POWER, ids=lambda value: getattr(value, "name", ""))
+@pytest.mark.parametrize("setting, verdict, least_power", [
+    (least("least of 8 by 8", [0.0] + [8.0] * 7), "supported", 0.9),
+    (least("worse than 7 others by 8", [8.0] + [0.0] * 7), "contradicted", 0.7),
+    (pairs("steps of 8, 3 pairs of 28 claimed", [8.0 * k for k in range(8)], kind="violated_pairs", at_most=3 / 28),
+     "supported", 0.9),
+    (slope("slope within 0.2, curvature 20", 0.5, 20.0), "supported", 0.9),
+    (slope("slope off by 0.5, curvature 20", 1.0, 20.0), "contradicted", 0.9),
+], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_claims_away_from_the_boundary__are_decided(setting, verdict, least_power):
     found = rates(setting, STUDIES // 10)
     print(f"{setting.name}: {verdict} {getattr(found, verdict):.1%}")

@@ -224,15 +224,14 @@ ROWS = {
     "n_features": 10, "arrangement": "haar", "queries": {"kind": "held_out", "count": 2}, "batch_size": 2048,
     "key_distribution": {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 8},
 }  # fmt: skip
-OUTCOMES = [
+
+
+@pytest.mark.parametrize("outcomes", [
     UNEVEN | {"regression": "file", "noise_treatment": "drawn", "logits": "dot_product", "bandwidth": 1.2},
     UNEVEN | {"regression": {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}, "bandwidth": 0.6},
     {"regression": {"kind": "fitted", "learner": "linear"}, "noise": "residuals", "noise_treatment": "drawn"},
     {"regression": {"kind": "fitted"}, "noise": {"kind": "residuals", "paired": True}, "noise_treatment": "drawn"},
-]
-
-
-@pytest.mark.parametrize("outcomes", OUTCOMES)
+])  # fmt: skip
 def test_exact_moments_over_rows_agree_with_simulation(outcomes):
     chosen = Configuration(0, with_contents(n_keys=5, **ROWS, **outcomes), "covariance", n_batches=4)
     measured = simulated(chosen)

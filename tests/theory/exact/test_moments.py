@@ -39,10 +39,10 @@ def off_by(prediction, mean, covariance):
     return max(mean_error.max(), (np.abs(prediction.covariance - covariance) / products).max())
 
 
-def grid_moments(cell, query, *heads):
+def grid_moments(cell, query, heads):
     """Key grid (N, d), its weights, m and v, and kernels of the heads on it."""
     points, weights = gaussian_grid(np.eye(cell.data.n_features), extent=8.5, step=0.3)
-    kernels = [kernel_values(cell, w, w, query, points) for w in heads]
+    kernels = kernel_values(cell, heads, heads, query, points)
     return weights, regression_values(cell.data.regression, points), variance_values(cell.data, points), kernels
 
 
@@ -62,10 +62,10 @@ def test_refinement_changes_less_than_the_stated_error(monkeypatch, logits, p, n
 @pytest.mark.parametrize(("logits", "p"), [("distance", 1), ("dot_product", 1), ("dot_product", 2), ("distance", 2)])
 def test_one_key_gives_its_response(logits, p):
     cell = make_cell(1, 2, 2, p, logits, 1.0, regression=MIXED, noise=UNEVEN, noise_sd=0.7)
-    prediction = predict(cell, orthonormal(2, 2, p), QUERIES[1:2])
-    weights, m, v, _ = grid_moments(cell, QUERIES[1])
+    heads = orthonormal(2, 2, p)
+    weights, m, v, _ = grid_moments(cell, QUERIES[1], heads)
     mean = weights @ m
-    assert off_by(prediction, mean, weights @ (m**2 + v) - mean**2) < 1e-7
+    assert off_by(predict(cell, heads, QUERIES[1:2]), mean, weights @ (m**2 + v) - mean**2) < 1e-7
 
 
 def of_two_keys(weights, m, v, kernels):
@@ -84,7 +84,7 @@ def test_two_keys_on_one_line_by_direct_quadrature(scales):
     cell = make_cell(2, 1, 2, 1, "distance", 0.7, regression=LINEAR.model_copy(update={"coefficients": (1.0,)}))
     keys, others = np.array([[[1.0]], [[abs(scales[1])]]]), np.array(scales).reshape(2, 1, 1)
     points, weights = gaussian_grid(np.eye(1), step=0.02)
-    kernels = [kernel_values(cell, w, u, np.array([0.8]), points) for w, u in zip(keys, others, strict=True)]
+    kernels = kernel_values(cell, keys, others, np.array([0.8]), points)
     moments = of_two_keys(weights, points[:, 0], np.ones(len(points)), kernels)
     assert off_by(predict(cell, keys, np.array([[0.8]]), others), *moments) < 1e-8
 
@@ -94,7 +94,7 @@ def test_two_keys_by_direct_quadrature(monkeypatch, logits):
     cell = make_cell(2, 2, 2, 1, logits, 1.1, regression=MIXED, noise=UNEVEN, noise_sd=0.7)
     heads = directions(10, 65)
     prediction = predict(cell, heads, QUERIES[1:2])
-    mean, covariance = of_two_keys(*grid_moments(cell, QUERIES[1], *heads))
+    mean, covariance = of_two_keys(*grid_moments(cell, QUERIES[1], heads))
     assert off_by(prediction, mean, covariance) < 1e-8
     # The term of two different keys is small, as moments are taken about the means: its absence must be seen here.
     monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * own * integrals.power(lost, 1))
@@ -149,16 +149,11 @@ def cell_of(n_keys, table=TABLE, keys=FILE, logits="distance", bandwidth=0.7, **
 
 
 def all_samples(cell, means, variances, query):
-    rows, n = cell.rows, cell.data.n_keys
+    kernels, n = kernel_values(cell, HEADS, HEADS, query, cell.rows.keys), cell.data.n_keys
     first, second = np.zeros(3), np.zeros((3, 3))
-    count = len(rows.keys) ** n
-    for sample in itertools.product(range(len(rows.keys)), repeat=n):
-        index = list(sample)
-        gaps = (rows.keys[index] - query) @ HEADS
-        logits = rows.keys[index] @ HEADS @ (query @ HEADS)[:, :, None]
-        scores = -0.5 * (gaps**2).sum(axis=2) if cell.estimator.logits == "distance" else logits[:, :, 0]
-        weights = np.exp(scores / cell.bandwidth**2)
-        weights /= weights.sum(axis=1, keepdims=True)
+    count = len(cell.rows.keys) ** n
+    for index in map(list, itertools.product(range(len(cell.rows.keys)), repeat=n)):
+        weights = kernels[:, index] / kernels[:, index].sum(axis=1, keepdims=True)
         estimate = weights @ means[index]
         first += estimate / count
         second += (np.outer(estimate, estimate) + (weights * variances[index]) @ weights.T) / count
