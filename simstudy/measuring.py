@@ -59,11 +59,11 @@ def estimates(
         raise UserError(f"replicates = {replicates!r}: must be a whole number, at least 1")
     confirm = design.attrs.get("confirmation_text") or None if isinstance(design, xr.DataTree) else None
     if isinstance(given := design, xr.DataTree):
-        place = Path(given.encoding.get("source", "/of/no/run/at/all")).parents[3 if confirm else 1] / "design.json"
-        if not place.is_file():
-            name = given.name or given.attrs["study"]
+        above = [*Path(given.encoding.get("source", "")).parents][3 if confirm else 1 :]
+        if not (above and (above[0] / "design.json").is_file()):
+            name = given.name or given.attrs.get("study", "no study")
             raise UserError(f"results of {name}: not of simulate; give the design, and trust=[FILE]")
-        design, profile = place, str(given.attrs["profile"])
+        design, profile = above[0] / "design.json", str(given.attrs["profile"])
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     planned = [(each, each.cell.functions) for each in loaded.cells if each.cell.functions is not None]
     if not planned:

@@ -175,8 +175,9 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
     found = simulated(tmp_path, methods, iter(["size"]), FACTORS | {"n": iter([5])}, one_by_one=True)
     with pytest.raises(UserError, match='did you mean "bias"'):  # leaves the functions of earlier results
         simulated(tmp_path, asked=["bais"])
-    with pytest.raises(UserError, match="results of simulation: not of simulate"):  # of a part of them
-        simstudy.estimates(found["simulation"])
+    for part, name in ((found["simulation"], "simulation"), (found.copy(), "sim"), (type(found)(), "no study")):
+        part.encoding = {"source": "/results.nc"}
+        refuses(f"results of {name}: not of simulate", simstudy.estimates, part)
     table = simstudy.estimates(found, replicates=64)
     failed = table.failure.str.contains("picky raises ValueError: too large")
     assert len(table) == 5 * 64 and 20 < failed.sum() < 100 and table.estimate[failed].isna().all()

@@ -15,7 +15,6 @@ from simstudy.data.heads import key_projections
 from simstudy.design import contents
 from simstudy.design.load import load_design
 from simstudy.design.settings.records import DesignError
-from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
 from simstudy.report.page import require_same_design
@@ -71,8 +70,8 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     require_same_design(results, load_design(path), Store(tmp_path))
     digest = load_design(path, confirm="a text").confirmation.digest
     (tmp_path / "mine.py").write_text(SOURCE + "\n")
-    with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
-        require_same_design(results, load_design(path), Store(tmp_path))
+    said = "mine.py has changed since; run the study again"
+    refuses(said, require_same_design, results, load_design(path), Store(tmp_path))
     assert load_design(path, confirm="a text").confirmation.digest != digest
 
 

@@ -412,7 +412,7 @@ def judge(
     try:
         if stated is None:
             ties = tied_sets(_read(numbers, dict.fromkeys(options) | given), **given)
-            rows = ties.conditions.to_dict("records")
+            rows = ties.conditions.astype(object).mask(ties.conditions.isna(), None).to_dict("records")
             return say_json(rows) if as_json else say(*repr(ties).split("\n"))
         found = judged(_read(numbers, stated.numbers.model_dump() | given), place, stated, given)
     except DesignError:  # of the claims

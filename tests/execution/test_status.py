@@ -174,13 +174,8 @@ def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
     run_state, work, told = RunState(design, store_of(design, tmp_path)), [10, 50, 0], []
     monkeypatch.setattr(RunState, "standing", property(lambda _: work))
     run_state.first_tasks()
-    for now[0], done, expected, known in (
-        (0, 10, 50, True),
-        (5, 20, 60, False),
-        (10, 30, 60, True),
-        (20, 50, 50, True),
-    ):
-        work[:2] = done, expected
+    for now[0], done, whole, known in ((0, 10, 50, True), (5, 20, 60, False), (10, 30, 60, True), (20, 50, 50, True)):
+        work[:2] = done, whole
         monkeypatch.setattr(RunState, "work_known", known)
         told.append(run_state.write_status().seconds_left)
     assert told == [None, None, 15.0, 0.0]

@@ -35,8 +35,10 @@ def test_options__look_once_and_compare_all_pairs(here, in_process):
     assert "at one look" in judged.stdout and "Verdicts hold at one look" in " ".join(judged.stdout.split())
     pairs = in_process("judge", "answers.csv", "--unit", "question", "--looks", "one")
     assert pairs.returncode == 0 and "; 1 pair, 2 sets. " in pairs.stdout and len(pairs.stdout.splitlines()) == 4
-    assert [each["condition"] for each in json.loads(
-        in_process("judge", "answers.csv", "--unit", "question", "--json").stdout)] == ["near", "dummy"]  # fmt: skip
+    (here / "one.csv").write_text("question,near,dummy\n1,2,1\n")  # of one unit no error is known
+    for file, known in (("answers.csv", True), ("one.csv", False)):
+        found = json.loads(in_process("judge", file, "--unit", "question", "--json").stdout)
+        assert [(each["condition"], each["error"] is not None) for each in found] == [("near", known), ("dummy", known)]
     assert "needs claims" in in_process("judge", "answers.csv", "--page", "a.html").stderr
 
 
