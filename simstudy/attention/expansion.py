@@ -185,8 +185,8 @@ _PIECE = 1 << 15  # nodes of pairs, or squares of waves, at queries that are com
 _LOG_PRECISION = 16.0  # minus the logarithm of the relative error of sums over nodes, or less
 
 
-# Megabytes each.
-@functools.lru_cache(maxsize=16)
+# Megabytes each, with hundreds of queries a hundred; eight cells at most share data, and are computed in turn.
+@functools.lru_cache(maxsize=8)
 def _left_out(cell: Cell) -> LeftOut | str:
     n, sigma, (projections, m) = cell.data.n_keys, cell.data.noise_sd * cell.even_noise, _whitened(cell)
     points = query_points(cell)
