@@ -156,6 +156,11 @@ def solved(cell: Cell, mechanism: dict[str, Any], replicate: int) -> tuple[Any, 
     return means, grams
 
 
+def rare(*values: Any) -> Any:
+    """Parameters of a test that takes long for what it finds."""
+    return pytest.param(*values, marks=pytest.mark.rare)
+
+
 def write_design(folder: Path, text: str = DESIGN) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "design.toml"

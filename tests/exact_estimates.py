@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
@@ -16,10 +15,6 @@ from simstudy.verdicts.evidence import Contrast
 Array = NDArray[np.float64]
 
 N_BLOCKS = 64
-
-
-def rare(*values: Any) -> Any:
-    return pytest.param(*values, marks=pytest.mark.rare)
 
 
 def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from builders import refuses, write_design
+from builders import rare, refuses, write_design
 from commands import ROOT
 from scipy.stats import binom
 
@@ -105,10 +105,9 @@ def test_file_of_functions__is_run_once_also_by_threads_that_meet():
         assert len({*pool.map(code.function, "ff")}) == 1
 
 
-@pytest.mark.parametrize(
-    ("process", "method", "one_by_one"),
-    [(sample, mean, False), (sample, fragile, True), (sample_of_one, fragile, True), (sample, masked, False)],
-)
+@pytest.mark.parametrize("process, method, one_by_one", [
+    (sample, mean, False), (sample, fragile, True), (sample_of_one, fragile, True), (sample, masked, False),
+])  # fmt: skip
 def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method, one_by_one, tmp_path):
     results = study(tmp_path, process, method, one_by_one=one_by_one)
     cell = cell_of(tmp_path)
@@ -409,15 +408,11 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     refuses(r"claims.value.value: .*functions.py: not Python: invalid syntax", load_design, path)
 
 
-EXAMPLES = ROOT / "designs" / "examples"
-RARE = [pytest.param(name, marks=pytest.mark.rare) for name in ("penalties", "attention")]
-
-
-@pytest.mark.parametrize("name", ["intervals", "t-tests", *RARE])
+@pytest.mark.parametrize("name", ["intervals", "t-tests", rare("penalties"), rare("attention")])
 def test_example__finds_what_it_declares_in_sixty_lines(name, tmp_path):
-    path, code = EXAMPLES / name, EXAMPLES / name / "functions.py"
+    path = ROOT / "designs" / "examples" / name
     assert sum(len(each.read_text().splitlines()) for each in path.iterdir()) <= 60
-    simstudy.run(path, output=tmp_path, executor="serial", trust=[code])
+    simstudy.run(path, output=tmp_path, executor="serial", trust=[path / "functions.py"])
     opened = simstudy.open_results(tmp_path / name / "quick")
     results = cells_of(opened)
     assert (results.verdict == results.expected_verdict).all()

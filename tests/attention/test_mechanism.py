@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import math
+from functools import partial
 
 import naive
 import numpy as np
@@ -20,14 +21,10 @@ from simstudy.replicates.replay import replay
 from simstudy.theory import exact_moments, leading_order, masked
 
 
-def logits(scale=2.0, shape=(5, 40), seed=0):
-    return scale * np.random.default_rng(seed).standard_normal(shape)
-
-
 @pytest.mark.parametrize("power", [1, 2, 3, 10, 100])
 @pytest.mark.parametrize("scale", [1e-6, 0.3, 2.0, 50.0])
 def test_entmax__is_the_bisection(power, scale):
-    z = logits(scale)
+    z = scale * np.random.default_rng(0).standard_normal((5, 40))
     np.testing.assert_allclose(entmax(z, power), [naive.entmax(row, power) for row in z], atol=1e-12)
 
 
@@ -62,20 +59,14 @@ MECHANISMS = {
         "normaliser": {"kind": "compact", "power": 2, "window": 3.0},
     },
 }  # fmt: skip
-
-
-def cell_of(mechanism, **settings):
-    base = {"n_keys": 22, "regression": RIDGE, "queries": QUERIES, "noise_sd": 0.5}
-    return minimal_cell(**base | mechanism | settings)
-
-
+cell_of = partial(minimal_cell, n_keys=22, regression=RIDGE, queries=QUERIES, noise_sd=0.5)
 REDRAWN = {"arrangement": "haar_redrawn", "query_projections": "haar"}
 
 
 @pytest.mark.parametrize("heads", [{}, REDRAWN], ids=["fixed", "redrawn"])
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 def test_mechanism__is_the_loop_over_its_formula(mechanism, heads):
-    cell = cell_of(mechanism, **heads)
+    cell = cell_of(**mechanism, **heads)
     members = members_of(cell, SharedData(cell, 3, 4))
     for r in range(4):
         means, gram = solved(cell, mechanism, 3 + r)
@@ -86,7 +77,7 @@ def test_mechanism__is_the_loop_over_its_formula(mechanism, heads):
 
 
 def test_queries_in_parts__change_no_bit(monkeypatch):
-    cell = cell_of(MECHANISMS["entmax"])
+    cell = cell_of(**MECHANISMS["entmax"])
     whole = members_of(cell, SharedData(cell, 3, 4))
     monkeypatch.setattr(mechanism, "BLOCK_BYTES", 1)
     parts = members_of(cell, SharedData(cell, 3, 4))
@@ -147,7 +138,7 @@ ONE_OF_TWO = "change one of the two"
     ),
 ])  # fmt: skip
 def test_what_cannot_be_together__is_named(settings, setting, said):
-    stated = cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings)
+    stated = cell_of(**{"queries": {"kind": "gaussian", "count": 6}} | settings)
     found = [text for name, text in impossibilities(stated) if name == setting]
     assert found and said in found[0] and (not said.startswith("needs") or found[0].endswith(ONE_OF_TWO))
 
@@ -155,7 +146,7 @@ def test_what_cannot_be_together__is_named(settings, setting, said):
 def test_what_can_be_together__is_not_refused():
     possible = {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries"]}
     for settings in ({}, possible, MASKED, BANDS, VECTORS, SPARSE):
-        assert not impossibilities(cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings))
+        assert not impossibilities(cell_of(**{"queries": {"kind": "gaussian", "count": 6}} | settings))
 
 
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.6}
@@ -200,11 +191,6 @@ SIX_QUERIES = {"kind": "gaussian", "count": 6}
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
-def discrepancy(**settings) -> float:
-    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, bandwidth="attention", n_heads=3, **settings)
-    return float(estimated(cell).estimate["discrepancy"])
-
-
 ALONE, LAYER, TORCH = ({"reference": f"{of}attention"} for of in ("", "multi_head_", "torch_multi_head_"))
 WEIGHTED, SINGLE = {"combination": [0.5, -0.2, 0.9]}, {"dtype": "float32"}
 TREATED = [{"noise_treatment": each, "query_projections": other} for each, other in itertools.product(
@@ -222,7 +208,8 @@ COMBINED = [WEIGHTED, *({"combination": each} for each in ("uniform", "sum", "fi
     pytest.param(TORCH | DOT | SINGLE, 1e-9, 1e-5, marks=needs_torch),
 ])  # fmt: skip
 def test_ensemble__is_attention_with_dot_products_or_normalised_keys_and_otherwise_not(settings, least, most):
-    assert least <= discrepancy(**settings) < most
+    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, bandwidth="attention", n_heads=3, **settings)
+    assert least <= estimated(cell).estimate["discrepancy"] < most
 
 
 def test_attention__does_not_overflow():

@@ -18,13 +18,11 @@ COLONY = {
     "learner": "ant_colony", "regression": "linear", "queries": SITES, "noise_sd": 2.0, "n_heads": 12, "head_dim": 1,
     "arrangement": "aligned", "n_keys": 60, **DRAWN,
 }  # fmt: skip
+DECAY = 0.03
 
 
 def members(cell, first=0, count=3):
     return members_of(cell, SharedData(cell, first, count))
-
-
-DECAY = 0.03
 
 
 def naive_loss(x, y, w, b, learned):
@@ -144,9 +142,6 @@ def test_colony__is_that_of_the_plain_rules(settings):
         assert found.statistics["regret"][r] == pytest.approx(regret)
 
 
-POINTS = {"kind": "gaussian", "count": 5}
-
-
 @pytest.mark.parametrize("combination, expected", [
     ("uniform", [1 / 3] * 3),
     ("sum", [1, 1, 1]),
@@ -168,11 +163,6 @@ def test_fit__finds_the_weights_that_made_the_outcomes():
         np.testing.assert_allclose(fit_weights(within, outputs, outputs @ truth), truth, atol=1e-7)
 
 
-def of_cell(combination, **settings):
-    cell = minimal_cell(combination=combination, regression=RIDGE, queries=POINTS, n_heads=3, **settings)
-    return estimated(cell, 4)
-
-
 def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
     plain, optimal = minimal_cell(), minimal_cell(combination={"kind": "optimal"})
     fitted = minimal_cell(combination={"kind": "fitted", "n_validation": 50}, noise_treatment="drawn")
@@ -182,8 +172,9 @@ def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
 
 
 def test_fitted_weights__tend_to_the_optimal_ones_as_validation_grows():
-    few, many = (of_cell({"kind": "fitted", "n_validation": n, "within": "affine"}, **DRAWN) for n in (6, 2000))
-    best = of_cell({"kind": "optimal", "within": "affine"}, **DRAWN)
+    ways = [*({"kind": "fitted", "n_validation": n} for n in (6, 2000)), {"kind": "optimal"}]
+    base = {"regression": RIDGE, "queries": {"kind": "gaussian", "count": 5}, "n_heads": 3, **DRAWN}
+    few, many, best = (estimated(minimal_cell(combination=way | {"within": "affine"}, **base), 4) for way in ways)
     errors = [float(result.estimate["mse"]) for result in (few, many, best)]
     margin = 4 * float(many.mcse["mse"])
     assert errors[0] > errors[1] + margin

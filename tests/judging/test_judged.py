@@ -7,9 +7,8 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
-from builders import refuses
+from builders import rare, refuses
 from commands import python
-from exact_estimates import rare
 from scipy import stats
 
 import simstudy

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from builders import rare
 from kernel_problems import naive_moments, problem
 
 from simstudy.kernels import compact_moments
@@ -21,7 +22,7 @@ TOLERANCE = {"float32": 2e-5, "float64": 2e-13}
 # Each is compiled by itself, for seconds: powers and precisions do not know of one another.
 COMPILED = [
     (1, "float64"), (1, "float32"), (2, "float64"), (3, "float64"), (7, "float32"),
-    *(pytest.param(*kind, marks=pytest.mark.rare) for kind in ((2, "float32"), (3, "float32"), (7, "float64"))),
+    rare(2, "float32"), rare(3, "float32"), rare(7, "float64"),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from builders import RIDGE, estimated, minimal_cell, solved
+from theory_oracle import regression_values
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
 from simstudy.data import heads
@@ -17,10 +18,6 @@ from simstudy.replicates.replay import replay
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
 
 
-def ridge(x: np.ndarray) -> np.ndarray:
-    return 2.0 * np.sin((x[0] - 0.5 * x[1]) / np.sqrt(1.25))
-
-
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 @pytest.mark.parametrize("treatment", ["integrated", "drawn"])
 def test_replicates__equal_naive_loops_over_the_same_data(logits, treatment):
@@ -32,10 +29,11 @@ def test_replicates__equal_naive_loops_over_the_same_data(logits, treatment):
     for r in range(64, 96):
         seen, (means, gram) = replay(cell, r), solved(cell, {"logits": logits}, r)
         assert seen.attrs["failure"] == "" and seen.attrs["replicate"] == r
-        values, drawn = ridge(seen["keys"].values), treatment == "drawn"
+        points, drawn = (seen["keys"].values.T, seen.query_points.values), treatment == "drawn"
+        values, target = (regression_values(cell.data.regression, each) for each in points)
         np.testing.assert_allclose(seen["values"], values + 0.5 * drawn * seen.noise.values, rtol=1e-9)
         np.testing.assert_allclose(seen.head_estimate, means, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(seen.target, ridge(seen.query_points.values.T), rtol=1e-9)
+        np.testing.assert_allclose(seen.target, target, rtol=1e-9)
         assert drawn == ("gram" not in seen)
         np.testing.assert_allclose(seen.get("gram", gram), gram, rtol=1e-9, atol=1e-12)
 
@@ -179,12 +177,10 @@ def test_failed_replicate__says_why(monkeypatch):
     assert seen.attrs["failure"] == "FloatingPointError: overflow" and "keys" in seen and "gram" not in seen
 
 
-@pytest.mark.parametrize(
-    "settings", [{"combination": "product"}, {"combination": {"kind": "fitted", "n_validation": 20}}], ids=str
-)
-def test_one_estimate_of_all_heads__is_replayed_as_one(settings):
+@pytest.mark.parametrize("combination", ["product", {"kind": "fitted", "n_validation": 20}], ids=str)
+def test_one_estimate_of_all_heads__is_replayed_as_one(combination):
     queries = {"kind": "gaussian", "count": 3}
-    cell = minimal_cell(noise_treatment="drawn", regression="ridge", queries=queries, **settings)
+    cell = minimal_cell(noise_treatment="drawn", regression="ridge", queries=queries, combination=combination)
     seen = replay(cell, 5)
     assert seen.failure == "" and "head_estimate" not in seen
     means = members_of(cell, SharedData(cell, 5, 1)).means

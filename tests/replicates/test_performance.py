@@ -216,9 +216,9 @@ def test_disagreement_of_positions__is_the_error_under_noise_alone():
     assert signal.estimate["mse"] > 1.5 * found.estimate["mse"]
 
 
-@pytest.mark.parametrize(
-    "settings", [{"noise_treatment": "drawn"}, {"noise_sd": 0.0}, {"noise": {"kind": "heteroscedastic"}}], ids=str
-)
+@pytest.mark.parametrize("settings", [
+    {"noise_treatment": "drawn"}, {"noise_sd": 0.0}, {"noise": {"kind": "heteroscedastic"}},
+], ids=str)  # fmt: skip
 def test_disagreement_of_positions__is_blank_where_moments_do_not_tell_it(settings):
     assert np.isnan(index(measured(**settings), "disagreement_positions")[0])
 

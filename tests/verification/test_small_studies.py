@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from exact_estimates import N_BLOCKS, Array, averaged, claim, rare
+from builders import rare
+from exact_estimates import N_BLOCKS, Array, averaged, claim
 from scipy import stats
 
 from simstudy.design.document import LEVEL

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import refuses
+from builders import rare, refuses
 from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 
 from simstudy.design.settings import choices as s
@@ -121,9 +121,7 @@ def test_nearly_aligned_heads_approach_aligned_ones():
     np.testing.assert_allclose(gaps, gaps[0], rtol=0.02)
 
 
-@pytest.mark.parametrize(
-    ("n_keys", "bandwidth", "degrees"), [(3, 1.0, 30.0), pytest.param(1000, 0.5, 60.0, marks=pytest.mark.rare)]
-)
+@pytest.mark.parametrize(("n_keys", "bandwidth", "degrees"), [(3, 1.0, 30.0), rare(1000, 0.5, 60.0)])
 def test_mellin_transforms_agree_with_grids(monkeypatch, n_keys, bandwidth, degrees):
     data = {"regression": MIXED, "noise": UNEVEN, "key_distribution": CORRELATED, "noise_sd": 0.7}
     cell, heads = make_cell(n_keys, bandwidth=bandwidth, **data), directions(5, 5 + degrees)
@@ -202,7 +200,7 @@ def test_responses_far_from_zero__lose_no_digits():
     np.testing.assert_allclose(moved.bias, near.bias, atol=1e-6)
 
 
-@pytest.mark.parametrize(("n_keys", "bandwidth"), [(60, 0.1), pytest.param(300, 0.02, marks=pytest.mark.rare)])
+@pytest.mark.parametrize(("n_keys", "bandwidth"), [(60, 0.1), rare(300, 0.02)])
 def test_narrow_kernels_at_many_keys__keep_their_errors(n_keys, bandwidth):
     cell = cell_of(n_keys, bandwidth=bandwidth)
     found = exact_moments(cell, HEADS, HEADS, cell.rows.points)
