@@ -6,15 +6,7 @@ Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings.choices import (
-    EntmaxNormaliser,
-    LocalLinearNormaliser,
-    Normaliser,
-    ReluNormaliser,
-    SoftmaxNormaliser,
-    SparsemaxNormaliser,
-    TopKNormaliser,
-)
+from simstudy.design.settings import choices
 
 Array = NDArray[np.float64]
 
@@ -23,19 +15,19 @@ _ITERATIONS = 200
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
-def normalise(normaliser: Normaliser, logits: Array) -> Array:
+def normalise(normaliser: choices.Normaliser, logits: Array) -> Array:
     """Return the weights that a normaliser makes of logits (..., key); NaN where no key has any weight."""
     match normaliser:
-        case SoftmaxNormaliser() | LocalLinearNormaliser():
+        case choices.SoftmaxNormaliser() | choices.LocalLinearNormaliser():
             return softmax(logits)
-        case EntmaxNormaliser() | SparsemaxNormaliser():
+        case choices.EntmaxNormaliser() | choices.SparsemaxNormaliser():
             return entmax(logits, normaliser.power)
-        case TopKNormaliser():
+        case choices.TopKNormaliser():
             place = max(logits.shape[-1] - normaliser.k, 0)
             # Also what ties with the last of the k largest.
             least = np.partition(logits, place, axis=-1)[..., place, None]
             return softmax(np.where(logits < least, -np.inf, logits))
-        case ReluNormaliser():
+        case choices.ReluNormaliser():
             return _share(np.maximum(logits - normaliser.threshold, 0.0))
     raise TypeError(f"no normaliser {normaliser!r}")
 

@@ -13,20 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.data.heads import query_points
+from simstudy.design.settings import choices
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.choices import (
-    Additive,
-    FileRegression,
-    FittedRegression,
-    Interaction,
-    Linear,
-    Quadratic,
-    Regression,
-    ResidualNoise,
-    Ridge,
-    Sum,
-    Zero,
-)
 from simstudy.design.settings.functions import OwnFunction
 from simstudy.kernels.elementary import wave
 
@@ -36,7 +24,7 @@ Array = NDArray[np.float64]
 def at_queries(cell: Cell) -> np.ndarray:
     """Values m(x_q) at the query points of a cell: (Q,)."""
     points = query_points(cell)
-    if isinstance(cell.data.regression, FileRegression | FittedRegression):
+    if isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return cell.rows.targets[: len(points)]
     return evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
 
@@ -44,44 +32,44 @@ def at_queries(cell: Cell) -> np.ndarray:
 def at_rows(cell: Cell) -> np.ndarray:
     """E[Y | X] at the rows of the user's data that keys are drawn from: (N,)."""
     noise, rows = cell.data.noise, cell.rows
-    if not isinstance(cell.data.regression, FileRegression | FittedRegression):
+    if not isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return evaluate(cell.data.regression, np.ascontiguousarray(rows.keys.T))
-    if isinstance(noise, ResidualNoise) and noise.paired:
+    if isinstance(noise, choices.ResidualNoise) and noise.paired:
         return rows.values + cell.data.noise_sd * rows.residuals
     return rows.values
 
 
-def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
+def evaluate(regression: choices.Regression, x: np.ndarray) -> np.ndarray:
     """Values m(x), (..., n) of the type of x, of a regression function that is known at every point, x (..., d, n)."""
     value = np.zeros_like(x[..., 0, :])
     match regression:
-        case Zero():
+        case choices.Zero():
             return value
-        case Linear():
+        case choices.Linear():
             return _combined(regression.coefficients, x)
-        case Quadratic():
+        case choices.Quadratic():
             c = regression.coefficients
             return _combined(c * x.shape[-2] if len(c) == 1 else c, x, power=2)
-        case Ridge():
+        case choices.Ridge():
             unit = (np.array(regression.direction) / math.hypot(*regression.direction)).tolist()
             argument = regression.frequency * _combined(unit, x)
             return regression.amplitude * wave(regression.wave, argument)
-        case Additive():
+        case choices.Additive():
             for j in range(min(regression.n_active or x.shape[-2], x.shape[-2])):
                 value += _additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])
             return value
-        case Interaction():
+        case choices.Interaction():
             first, second = regression.coordinates
             return regression.amplitude * x[..., first - 1, :] * x[..., second - 1, :]
         case OwnFunction():
             features = np.moveaxis(x, -2, 0)
             return regression.call(features.shape[1:], features).astype(x.dtype)
-        case Sum():
+        case choices.Sum():
             return functools.reduce(np.add, map(functools.partial(evaluate, x=x), regression.terms), value)
     raise TypeError(f"no regression function {regression!r}")
 
 
-def _additive_amplitude(regression: Additive, j: int) -> float:
+def _additive_amplitude(regression: choices.Additive, j: int) -> float:
     """Amplitude along feature j, counted from 0."""
     falls = {"exponential": float(np.exp(-regression.rate * j)), "power": (j + 1.0) ** -regression.rate}
     return regression.amplitude * falls.get(regression.decay, 1.0)
@@ -104,28 +92,28 @@ class Waves(NamedTuple):
     phases: Array  # (a,)
 
 
-def as_waves(regression: Regression, d: int) -> Waves:
+def as_waves(regression: choices.Regression, d: int) -> Waves:
     """Return a regression function as polynomial and waves; raise TypeError if it is none."""
     m = Waves(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
     match regression:
-        case Zero():
+        case choices.Zero():
             return m
-        case Linear():
+        case choices.Linear():
             return m._replace(gradient=_padded(regression.coefficients, d))
-        case Quadratic():
+        case choices.Quadratic():
             coefficients = regression.coefficients * (d if len(regression.coefficients) == 1 else 1)
             return m._replace(curvature=np.diag(_padded(coefficients, d)))
-        case Interaction():
+        case choices.Interaction():
             first, second = regression.coordinates
             m.curvature[[first - 1, second - 1], [second - 1, first - 1]] = 0.5 * regression.amplitude
             return m
-        case Ridge():
+        case choices.Ridge():
             along = _padded(regression.direction, d)
             amplitudes, waves = [regression.amplitude], (regression.frequency / np.linalg.norm(along) * along)[None]
-        case Additive():
+        case choices.Additive():
             waves = regression.frequency * np.eye(d)[: regression.n_active or d]
             amplitudes = [_additive_amplitude(regression, j) for j in range(len(waves))]
-        case Sum():
+        case choices.Sum():
             gradients, curvatures, *parts = zip(*(as_waves(term, d) for term in regression.terms), strict=True)
             return Waves(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, parts))
         case _:

@@ -12,18 +12,8 @@ import numpy as np
 from scipy import special
 
 from simstudy.data.addresses import Role, draw, normals, uniforms
+from simstudy.design.settings import choices
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.choices import (
-    AutoregressiveKeys,
-    FileKeys,
-    GaussianKeys,
-    HeteroscedasticNoise,
-    MixtureKeys,
-    ResidualNoise,
-    SphereKeys,
-    StudentKeys,
-    StudentNoise,
-)
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.elementary import wave
 
@@ -31,7 +21,7 @@ from simstudy.kernels.elementary import wave
 def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any:
     """Return keys X (R, d, n), or uncorrelated coordinates of them; independent normals for a GPU `Drawn`."""
     keys, dtype, rows = cell.data.key_distribution, cell.simulation.dtype, (first, count, cell.data.n_keys)
-    if isinstance(keys, FileKeys):
+    if isinstance(keys, choices.FileKeys):
         table = cell.rows.keys.T.astype(dtype)
         return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
     n_features, structure = n_coordinates or cell.data.n_features, getattr(keys, "structure", "")
@@ -40,27 +30,27 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
     # For each key one number more, of which some are made.
     z, latent = normals(cell.data_id, Role.KEYS, *rows, n_features), (cell.data_id, Role.KEY_LATENT, *rows, 1)
     match keys:
-        case GaussianKeys(structure="equicorrelated"):
+        case choices.GaussianKeys(structure="equicorrelated"):
             # One common factor, which leaves every feature in its place when features are added.
             z = np.sqrt(keys.correlation) * normals(*latent) + np.sqrt(1.0 - keys.correlation) * z
-        case GaussianKeys():
+        case choices.GaussianKeys():
             innovation = np.sqrt((1.0 - keys.correlation) * (1.0 + keys.correlation))
             for j in range(1, n_features):
                 z[:, j] = keys.correlation * z[:, j - 1] + innovation * z[:, j]
-        case SphereKeys():
+        case choices.SphereKeys():
             square = np.zeros_like(z[:, 0])
             for j in range(n_features):
                 square += z[:, j] * z[:, j]
             z *= (keys.radius / np.sqrt(square))[:, None]
-        case StudentKeys():
+        case choices.StudentKeys():
             # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
             chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))
             z *= np.sqrt((keys.df - 2.0) / chi_square)
-        case MixtureKeys():
+        case choices.MixtureKeys():
             component = np.floor(keys.n_components * uniforms(*latent)[:, 0])
             for j in range(keys.n_components):
                 z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
-        case AutoregressiveKeys():
+        case choices.AutoregressiveKeys():
             innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
             # Of stationary variance from the first key on; the filter walks along keys, so that fewer are a prefix.
             z[..., 0] /= innovation
@@ -77,7 +67,7 @@ def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     Where rows are a population, each batch draws from a bootstrap sample of them.
     """
     keys, n, size = cell.data.key_distribution, cell.data.n_keys, len(cell.rows.keys)
-    if isinstance(keys, FileKeys) and keys.sampling == "without":
+    if isinstance(keys, choices.FileKeys) and keys.sampling == "without":
         order = uniforms(cell.data_id, Role.KEYS, first, count, size, 1)[:, 0]
         return np.argsort(order, axis=1, kind="stable")[:, :n]
     drawn = _any_rows(size, (cell.data_id, Role.KEYS, first, count, n, 1))
@@ -98,11 +88,11 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     Computation 62).  As U is 2^-33 at least, 1 % of its variance is lacking in the far tail at df = 2.5, 0.05 % at 3.
     """
     noise, n = cell.data.noise, cell.data.n_keys
-    if isinstance(noise, StudentNoise):
+    if isinstance(noise, choices.StudentNoise):
         u = uniforms(cell.data_id, Role.NOISE, first, count, n, 2)
         radius = np.sqrt((noise.df - 2.0) * np.expm1(np.log(u[:, 0]) * (-2.0 / noise.df)))
         return (radius * wave("cos", 2.0 * np.pi * u[:, 1])).astype(cell.simulation.dtype)
-    if isinstance(noise, ResidualNoise):
+    if isinstance(noise, choices.ResidualNoise):
         residuals = cell.rows.residuals
         drawn = residuals[_any_rows(len(residuals), (cell.data_id, Role.NOISE, first, count, n, 1))]
         return (drawn / residuals.std()).astype(cell.simulation.dtype)
@@ -112,8 +102,8 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
 def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
     """Return Var(Y - m(X) | X), (R, n), at keys (R, d, n)."""
     noise, square, first = cell.data.noise, cell.data.noise_sd**2, keys[:, 0]
-    if isinstance(noise, ResidualNoise):
+    if isinstance(noise, choices.ResidualNoise):
         return np.full_like(first, 0.0 if noise.paired else square * cell.rows.residuals.std() ** 2)
-    if isinstance(noise, HeteroscedasticNoise):
+    if isinstance(noise, choices.HeteroscedasticNoise):
         return square * ((1.0 + noise.strength * first * first) / (1.0 + noise.strength))
     return np.full_like(first, square)
