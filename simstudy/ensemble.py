@@ -208,10 +208,9 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
     """Return an argument as float64, or refuse it; a letter in ``shape`` stands for any positive length."""
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
     array = real_array(name, given, f"shape {wanted}")
-    fits = array.ndim == len(shape) and all(
-        have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
+    lengths = zip(array.shape, shape, strict=False)
+    fits = (have > 0 if isinstance(want, str) else have == want for have, want in lengths)
+    if array.ndim != len(shape) or not all(fits):
         raise ValueError(f"{name} has shape {array.shape}; give {wanted}, no length zero")
     array = np.ascontiguousarray(array, np.float64)
     if not np.isfinite(array).all():

@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 from scipy import stats
 
+from simstudy.arguments import positive, real_number
 from simstudy.attention.functions import results_of
 from simstudy.design.document import Design
 from simstudy.design.load import Source, load_design
@@ -137,12 +138,12 @@ def performance(
 
     Raises
     ------
-    UserError
+    UserError, ValueError
         If a column is missing or empty in a row, a method has two rows for a data set, or the reference is no method.
     """
     if not isinstance(table, pd.DataFrame) or table.empty:
         raise UserError(f"table: a {type(table).__name__}; give a pandas.DataFrame with rows (of polars: to_pandas())")
-    if not 0.0 < level < 1.0:
+    if isinstance(level, str) or not 0.0 < real_number("level", level) < 1.0:
         raise UserError(f"level = {level!r}: must be between 0 and 1, such as 0.95")
     names = {estimate: "estimate", se: "se", dataset: "dataset", method: ESTIMATOR}
     interval = ("lower", "upper") if {"lower", "upper"} & {*table} else ()
@@ -152,13 +153,15 @@ def performance(
         if (taken := names.get(name, name)) != name and taken in table:
             raise UserError(f"{taken!r}: a column beside {name!r}, which is the {taken}; drop or rename one of them")
     table = table.rename(columns=lambda name: names.get(name, str(name)))
+    if table.columns.has_duplicates:
+        raise UserError(f"{table.columns[table.columns.duplicated()][0]!r}: two columns; drop or rename one of them")
     if not isinstance(truth, str) or truth in table:
-        table = table.assign(truth=table[truth] if isinstance(truth, str) else truth)
+        table = table.assign(truth=table[truth] if isinstance(truth, str) else real_number("truth", truth))
     table = table.assign(**{name: real(name, table[name]) for name in (*RESULTS, str(df)) if name in table})
     if not table.get("reject", pd.Series(dtype=float)).dropna().isin([0.0, 1.0]).all():
         raise UserError("reject: neither 0 nor 1 in some row; give 1 where the test rejects, and 0 where it does not")
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
-    if clash := {*index} & {*OF_FUNCTIONS, "replicates"}:
+    if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
     if (empty := table[index].isna().sum()).any():
         raise UserError(f"{empty.idxmax()}: empty in {empty.max()} rows; fill it, or drop the column")
@@ -175,7 +178,8 @@ def performance(
     # Which rows there are stands in a column that is no factor's.
     given = table.assign(failure=1.0).set_index(index).to_xarray()
     there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
-    critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else np.inf if df is None else df)
+    freedom = given[df] if isinstance(df, str) else np.inf if df in (None, np.inf) else positive("df", df)
+    critical = stats.t.ppf((1 + level) / 2, freedom)
     defined = there & np.isfinite(arrays["estimate"])
     if "se" in arrays:
         half = critical * arrays["se"]

@@ -76,9 +76,8 @@ def plot(
     entries |= {each: setting_of(entries[each]) for each in ("x", "hue", "panel") if entries.get(each) is not None}
     where = {setting_of(name): level for name, level in (where or {}).items()}
     stated = {"kind": kind, "title": y, "grid": grid or min(factors), "where": where, "y": y, **entries}
-    figure, grids = validated(KINDS[kind], stated, place=f"plots.{kind}"), {}
-    for name, each in factors.items():
-        grids[name] = PlannedGrid(each, [row for row in rows if row["grid"] == name])
+    figure = validated(KINDS[kind], stated, place=f"plots.{kind}")
+    grids = {name: PlannedGrid(each, [row for row in rows if row["grid"] == name]) for name, each in factors.items()}
     refer(grids, {"figure": figure}, f"plots.{kind}")
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
