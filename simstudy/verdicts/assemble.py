@@ -32,7 +32,6 @@ _NUMERIC = {
     "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
     "batch_size",
 }  # fmt: skip
-_RULES = ("bandwidth_rule",)
 ATTRIBUTES = ("numbers", "study", "profile", "title", "engine", "simstudy_version", "commit", "measures")
 """Attributes of the results that their details have as well."""
 
@@ -86,8 +85,7 @@ def assemble(
     coords: dict[str, Any] = coordinates(design)
     # Every dimension has names along it, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
-    stored = OptimumFigure | OrderingFigure
-    figures = {name: figure for name, figure in design.figures.items() if isinstance(figure, stored)}
+    figures = {name: each for name, each in design.figures.items() if isinstance(each, OptimumFigure | OrderingFigure)}
     if figures:
         coords["figure"] = list(figures)
     for position, figure in enumerate(figures.values()):
@@ -136,10 +134,11 @@ def coordinates(design: Design) -> dict[str, Any]:
     labels = [planned.cell.coordinates for planned in design.cells]
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     factors = {name for names in design.factors.values() for name in names}
-    used = {*(TABLE_OF if any(planned.cell.functions is None for planned in design.cells) else OF_ALL)}
+    of_heads = any(planned.cell.functions is None for planned in design.cells)
+    used = (*TABLE_OF, "bandwidth_rule") if of_heads else OF_ALL
     # A parameter of functions may have the name of a setting that means nothing in any cell.
-    parameters = sorted(factors - (TABLE_OF.keys() & used))
-    for name in (*(name for name in TABLE_OF if name in used), *_RULES[: "bandwidth" in used], *parameters):
+    parameters = sorted(factors - {*used})
+    for name in (*used, *parameters):
         column = [row.get(name, "") for row in labels]
         if name in _NUMERIC or (name in parameters and not any(isinstance(value, str) and value for value in column)):
             column = [np.nan if value == "" else value for value in column]

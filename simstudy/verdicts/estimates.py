@@ -163,8 +163,7 @@ def contrast_of(
     mcse, rounding = error * ~alike / np.sqrt(times), error * alike
     unseen = np.where(alike, unseen, np.inf) * times
     concentration = (squares**2).sum(axis=0) / some**2 / times
-    counts = n_blocks, degrees
-    return Contrast(value, mcse, *counts, skewness, largest, unseen, rounding, concentration=concentration)
+    return Contrast(value, mcse, n_blocks, degrees, skewness, largest, unseen, rounding, concentration=concentration)
 
 
 def estimates_of(accounts: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:

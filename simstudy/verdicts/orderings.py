@@ -58,8 +58,7 @@ def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]
 def tied(values: Array) -> Array:
     """Return values with those that rounding alone tells apart made equal."""
     unit = TIE * max(np.nanmax(np.abs(values), initial=0.0), np.finfo(float).tiny)
-    ties: Array = np.round(values / unit) * unit
-    return ties
+    return np.asarray(np.round(values / unit) * unit)
 
 
 def violated_share(index: Array, measure: Array) -> Array:

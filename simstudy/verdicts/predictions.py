@@ -55,10 +55,9 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell, estimator, combination = planned.cell, planned.cell.estimator, planned.cell.estimator.combination
-    own = [setting for setting, _ in cell.own if setting in ("key_distribution", "regression")]
     reasons = {
         "theory speaks of Nadaraya-Watson heads with given projections": estimator.learner.kind != "nadaraya_watson",
-        f"{''.join(own[:1])} is code of the user's own, of which no closed form is known": own,
+        "regression is code of the user's own, of which no closed form is known": "regression" in dict(cell.own),
         "": cell.functions is not None,
         f"{' and '.join(cell.population)} are a population: theory holds for given ones": cell.population,
         "heads are redrawn in every replicate: theory holds for given heads": cell.heads.redrawn,
