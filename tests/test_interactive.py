@@ -31,9 +31,6 @@ def found(tmp_path_factory):
     return simstudy.run(tomllib.loads(DESIGN), output=output, executor="serial"), output
 
 
-WANTED = "relative_mcse = { mse = 0.05 }"
-
-
 @pytest.mark.parametrize("wanted, told", [
     ("relative_mcse = { mse = 0.001 }", r"6 cells short of the target, furthest .*: MCSE of mse \S+, target \S+, "
      "ceiling of 128 replicates; raise max_replicates to go on"),
@@ -42,7 +39,7 @@ WANTED = "relative_mcse = { mse = 0.05 }"
 ])  # fmt: skip
 def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(wanted, told, tmp_path):
     """In Python nothing said so."""
-    text = edited(edited(DESIGN, WANTED, wanted), 'expected = "undecided"', "")
+    text = edited(edited(DESIGN, "relative_mcse = { mse = 0.05 }", wanted), 'expected = "undecided"', "")
     text = edited(text, "max_replicates = 512", "max_replicates = 128")
     text = text if "verdict" in wanted else text.partition("[claims")[0] + "[profiles.quick]\n"
     with warnings.catch_warnings(record=True, action="always", category=PrecisionWarning) as found:

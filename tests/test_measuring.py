@@ -176,8 +176,7 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
     assert not (tmp_path / "sim").exists()
     methods = {"both": both, "picky": picky, "first": lambda self: {"estimate": self[..., 0], "size": self[..., 0]}}
     found = simulated(tmp_path, methods, iter(["size"]), FACTORS | {"n": iter([5])}, one_by_one=True)
-    with pytest.raises(UserError, match='did you mean "bias"'):  # leaves the functions of earlier results
-        simulated(tmp_path, asked=["bais"])
+    refuses('did you mean "bias"', simulated, tmp_path, asked=["bais"])  # leaves the functions of earlier results
     for part, name in ((found["simulation"], "simulation"), (found.copy(), "sim"), (type(found)(), "no study")):
         part.encoding = {"source": "/results.nc"}
         refuses(f"results of {name}: not of simulate", simstudy.estimates, part)

@@ -177,7 +177,5 @@ def test_breach_of_the_contract__is_told_in_one_line(text, message, tmp_path):
     (tmp_path / "helper.py").write_text("m = abs\n")
     if text is None or "helper" in text or text.endswith(":"):  # also without trust
         trust = (tmp_path / "mine.py").unlink() or [] if text is None else []
-    with pytest.raises(DesignError) as refused:
-        load_design(path, trust=trust)
-    said, setting = str(refused.value), "heads.heads_function" if of_heads else "data.regression"
-    assert message in said and said.count("\n") == 0 and setting in said
+    setting = "heads.heads_function" if of_heads else "data.regression"
+    assert message in refuses(setting, load_design, path, trust=trust, error=DesignError)

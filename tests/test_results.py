@@ -187,19 +187,16 @@ settings = { normaliser = { kind = "compact", power = 1 }, bandwidth = 0.01, arr
 ELSEWHERE = {"grid": "elsewhere"}
 
 
-def text() -> str:
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> xr.Dataset:
     """Cells of one seed, of another, in longer blocks and without any estimate; and claims that compare two of them."""
     claims = "".join(COMPARED.format(name=each, measure="mse") for each in ("difference", "ratio"))
     design = edited(edited(DESIGN, "[claims.mse-falls]", FURTHER), "[figures.mse]", claims + "[figures.mse]")
     # So many that no block of 128 holds much of the error.
     design = edited(design, "min_replicates = 64", "min_replicates = 4096")
-    return edited(design, "max_replicates = 512", "max_replicates = 4096")
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory) -> xr.Dataset:
+    design = edited(design, "max_replicates = 512", "max_replicates = 4096")
     folder = tmp_path_factory.mktemp("analysis")
-    return cells_of(simstudy.run(loaded(folder, text()), output=folder, executor="serial"))
+    return cells_of(simstudy.run(loaded(folder, design), output=folder, executor="serial"))
 
 
 @pytest.mark.parametrize("name", ["difference", "ratio"])
@@ -231,8 +228,7 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_other
 
 
 def test_contrast__without_a_sound_error_has_no_interval_and_says_why(compared):
-    with pytest.raises(UserError, match="measure = 'risk': not in these results; they have direct_mse"):
-        simstudy.contrast(compared, *PAIRS[1], "risk")
+    refuses("measure = 'risk': not in these results; they have direct_mse", simstudy.contrast, compared, 0, 5, "risk")
     found = simstudy.contrast(compared, ELSEWHERE, {"grid": "few"}, "mse")
     assert (found.lower, found.upper) == (-np.inf, np.inf)
     assert simstudy.contrast(compared, 0, 0, "mse").statistic.endswith(" minus angle = 0, bandwidth = 0.5")
@@ -279,8 +275,8 @@ def test_details__hold_every_cell_at_its_own_size(compared):
 
 
 def test_details_that_are_gone_or_of_another_run__are_told(compared, tmp_path):
-    with pytest.raises(UserError, match=r"no details of cell 0 \(the results were not read from a file\)"):
-        simstudy.details(compared.drop_encoding(), 0)
+    told = r"no details of cell 0 \(the results were not read from a file\)"
+    refuses(told, simstudy.details, compared.drop_encoding(), 0)
     other = compared.assign_attrs(numbers="0")
     refuses("belongs to another run than these results; open the results again", simstudy.contrast, other, 0, 1, "mse")
     refuses("no details of cell 0", simstudy.details, compared.assign_attrs(engine="0"), 0)

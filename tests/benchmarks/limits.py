@@ -71,10 +71,6 @@ def spread(found: Sequence[float]) -> Ratio:
     return Ratio(median, low, high)
 
 
-_CHAINS = 12
-"""Chains of operations that wait for nothing but themselves: two ports, of a latency of four, need eight."""
-
-
 @kernel
 def _products_and_comparisons(x, a, b, width, repetitions):
     v0, v1, v2, v3 = load(x, 0), load(x, width), load(x, 2 * width), load(x, 3 * width)
@@ -98,11 +94,12 @@ def issue_job(dtype: str, loops: int = 300_000) -> tuple[Callable[[], object], f
 
     It lasts milliseconds by default: in a shorter one the processor is still on its way to full speed.
     """
-    # Chains in registers, so that neither caches nor how far the processor looks ahead decide the rate.
+    # Twelve chains in registers, so that neither caches nor how far the processor looks ahead decide the rate: they
+    # wait for nothing but themselves, and two ports, of a latency of four, need eight.
     width = lanes(np.dtype(dtype).itemsize)
     x, a, b = np.ones(4 * width, dtype), np.full(width, 0.5, dtype), np.full(width, 0.25, dtype)
     job = functools.partial(_products_and_comparisons, x, a, b, width, loops)
-    return job, 2.0 * _CHAINS * width * loops
+    return job, 2.0 * 12 * width * loops
 
 
 def operations_needed(size: Size, with_gram: bool) -> float:

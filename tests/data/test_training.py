@@ -162,14 +162,11 @@ def test_keys_in_time_are_the_recursion():
         np.testing.assert_allclose(x[:, :, i], expected, rtol=1e-12, atol=1e-14)
 
 
-NOISE_LAWS = {"gaussian": stats.norm, "student_t": stats.t(10, scale=math.sqrt(0.8)), "heteroscedastic": stats.norm}
-
-
 @pytest.mark.parametrize("name", NOISE)
 def test_noise_has_its_law_and_unit_variance(name):
     noise = draw_noise(make(noise=NOISE[name], n=100), 0, 500)
     assert noise.shape == (500, 100)
-    e, law = noise.ravel(), NOISE_LAWS[name]
+    e, law = noise.ravel(), stats.t(10, scale=math.sqrt(0.8)) if name == "student_t" else stats.norm
     assert stats.kstest(e, law.cdf).pvalue > 1e-3
     square = e * e
     error = square.std(ddof=1) / math.sqrt(square.size)
@@ -224,18 +221,14 @@ def test_single_precision_shows_the_same_data_rounded(name):
         np.testing.assert_array_equal(single, double.astype(np.float32))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"noise_sd": 0.1},
-        {"noise": NOISE["heteroscedastic"]},
-        {"regression": "linear"},
-        {"bandwidth": 2.0, "logits": "dot_product"},
-        {"n_heads": 4, "head_dim": 1, "arrangement": "haar"},
-        {"batch_size": 16, "noise_treatment": "drawn"},
-    ],
-    ids=lambda change: next(iter(change)),
-)
+@pytest.mark.parametrize("change", [
+    {"noise_sd": 0.1},
+    {"noise": NOISE["heteroscedastic"]},
+    {"regression": "linear"},
+    {"bandwidth": 2.0, "logits": "dot_product"},
+    {"n_heads": 4, "head_dim": 1, "arrangement": "haar"},
+    {"batch_size": 16, "noise_treatment": "drawn"},
+], ids=" ".join)  # fmt: skip
 def test_data_are_those_of_seed_and_law_of_the_keys_and_of_nothing_else(change):
     np.testing.assert_array_equal(draw_keys(make(**change), 0, 2), draw_keys(make(), 0, 2))
     np.testing.assert_array_equal(draw_noise(make(**change), 0, 2), draw_noise(make(), 0, 2))
@@ -256,18 +249,12 @@ FUNCTIONS = [
     {"kind": "interaction", "amplitude": 3.0, "coordinates": [2, 4]},
 ]
 FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[9]]})
-NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
-PARSED = TypeAdapter(list[Regression]).validate_python(FUNCTIONS)
-X = np.random.default_rng(5).standard_normal((3, 4, 41))
 
 
-ERRORS = {"float64": (1e-13, 1e-14), "float32": (1e-5, 4e-6)}
-
-
-@pytest.mark.parametrize("dtype", ERRORS)
-@pytest.mark.parametrize("m", PARSED, ids=NAMES)
-def test_values_are_those_of_the_definition_and_have_the_same_bits_in_any_array(m, dtype):
-    x, (rtol, atol) = X.astype(dtype), ERRORS[dtype]
+@pytest.mark.parametrize(("dtype", "rtol", "atol"), [("float64", 1e-13, 1e-14), ("float32", 1e-5, 4e-6)])
+@pytest.mark.parametrize("m", TypeAdapter(list[Regression]).validate_python(FUNCTIONS), ids=lambda m: m.kind)
+def test_values_are_those_of_the_definition_and_have_the_same_bits_in_any_array(m, dtype, rtol, atol):
+    x = np.random.default_rng(5).standard_normal((3, 4, 41)).astype(dtype)
     before, found = x.copy(), evaluate(m, x)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, [regression_values(m, p.T) for p in x.astype(float)], rtol=rtol, atol=atol)

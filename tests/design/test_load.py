@@ -204,9 +204,6 @@ def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
     assert "59f306e2cabce839b7c4f461c192f430" in ids
 
 
-ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
-
-
 def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_others_is_not(tmp_path):
     text = edited(DESIGN, 'measure = "mse"', 'measure = "regret"')
     text = edited(text, 'arrangement = "rotated"', 'arrangement = "orthogonal"')
@@ -215,7 +212,8 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", f"{learners}\nn_heads = [2, 3]")
     text = edited(text, 'hue = "bandwidth"', 'hue = "learner"').replace('x = "angle"', 'x = "n_heads"')
     assert "measure = 'regret': does not exist in 2 of 4 cells (heads); " in mistakes(tmp_path, text)
-    where = f'measure = "regret"\nwhere = {{ learner = "{minimal_cell(**ANTS).coordinates["learner"]}" }}'
+    ants = minimal_cell(learner={"kind": "ant_colony"}, noise_treatment="drawn").coordinates["learner"]
+    where = f'measure = "regret"\nwhere = {{ learner = "{ants}" }}'
     assert loaded(tmp_path, edited(text, 'measure = "regret"', where)).claims["mse-falls"].measure == "regret"
 
 
@@ -250,20 +248,16 @@ T2, T4, T5 = ({"kind": "student_t", "df": df} for df in (2.2, 4.0, 5.0))
 DRAWN, SUM = {"noise_treatment": "drawn"}, {"kind": "sum", "terms": ["linear", "quadratic"]}
 
 
-@pytest.mark.parametrize(
-    ("settings", "refused"),
-    [
-        ({"noise": T4}, []),  # integrated out
-        ({"noise": T4, **DRAWN}, ["noise"]),
-        ({"noise": T5, **DRAWN}, []),
-        ({"noise": T4, "noise_sd": 0.0, **DRAWN}, []),
-        ({"key_distribution": T2, "regression": "ridge"}, []),
-        ({"key_distribution": T4, "regression": "linear"}, ["key_distribution"]),
-        ({"key_distribution": T5, "regression": "linear"}, []),
-        ({"key_distribution": T5, "regression": SUM}, ["key_distribution"]),
-        ({"key_distribution": T4, "noise": {"kind": "heteroscedastic"}}, ["key_distribution"]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings, refused", [
+    ({"noise": T4}, []),  # integrated out
+    ({"noise": T4, **DRAWN}, ["noise"]),
+    ({"noise": T5, **DRAWN}, []),
+    ({"noise": T4, "noise_sd": 0.0, **DRAWN}, []),
+    ({"key_distribution": T2, "regression": "ridge"}, []),
+    ({"key_distribution": T4, "regression": "linear"}, ["key_distribution"]),
+    ({"key_distribution": T5, "regression": "linear"}, []),
+    ({"key_distribution": T5, "regression": SUM}, ["key_distribution"]),
+    ({"key_distribution": T4, "noise": {"kind": "heteroscedastic"}}, ["key_distribution"]),
+], ids=str)  # fmt: skip
 def test_tails_under_which_squared_errors_have_no_variance__are_refused(settings, refused):
     assert [setting for setting, _ in impossibilities(minimal_cell(**settings))] == refused

@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 from scipy.special import i0, softmax
 
 RNG = np.random.default_rng(3)
-best_head = functions_of("head-limits")["best_head"]
 
 
 @pytest.mark.parametrize("d", [5, 2])
@@ -29,7 +28,7 @@ def test_error_of_the_best_head__is_the_least_that_a_search_finds(d):
     query, key = best.x.reshape(2, d)
     weights = [np.exp(each) for each in (np.outer(tokens @ query, tokens @ key), logits)]
     drawn, wanted = (each / each.sum(axis=1, keepdims=True) for each in weights)
-    found = best_head(tokens[None], logits[None], 1)
+    found = functions_of("head-limits")["best_head"](tokens[None], logits[None], 1)
     assert found["pattern_error"][0] == pytest.approx(best.fun / whole, rel=1e-5)
     assert found["pattern_distance"][0] == pytest.approx(np.abs(drawn - wanted).sum() / 8, rel=1e-3)
 
@@ -196,14 +195,11 @@ def test_recovery__errs_as_theory_says(output, held):
     assert abs(errors.mean() - theory["recovery_error"]) < 4.0 * errors.std() / math.sqrt(len(errors))
 
 
-compress = functions_of("kq-svd")["compress"]
-
-
 @pytest.mark.parametrize("compression", ["scores", "keys", "stacked"])
 def test_errors_of_low_rank__are_those_of_loops(compression):
     rng = np.random.default_rng(4)
     keys, queries, values = rng.normal(size=(2, 9, 4)), 0.7 * rng.normal(size=(2, 9, 4)), rng.normal(size=(2, 9, 1))
-    found = compress(keys, queries, values, 2, compression, temperature=0.6)
+    found = functions_of("kq-svd")["compress"](keys, queries, values, 2, compression, temperature=0.6)
     for r in range(2):
         errors = []
         for kind in (compression, "scores"):

@@ -94,17 +94,15 @@ def test_file_system_without_locks__is_refused_before_anything_is_written(tmp_pa
     assert not (tmp_path / FOLDER / "batches").exists()
 
 
-ELSEWHERE = "import fcntl, platform; fcntl.flock = lambda *_: None; platform.node = lambda: 'another host'"
-
-
 def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path, monkeypatch):
     """As on a network file system, whose server started anew."""
     design, others = loaded(tmp_path), []
     path = store_of(design, tmp_path).folder / "batches" / "run"
+    elsewhere = "import fcntl, platform; fcntl.flock = lambda *_: None; platform.node = lambda: 'another host'"
 
     def begin_elsewhere(*_):
         if path.exists() and not others:
-            others.append(holder(path.parents[1], ELSEWHERE))
+            others.append(holder(path.parents[1], elsewhere))
 
     monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", Mock())
     told = refuses("lock is lost", run, design, output=tmp_path, executor="serial", observer=begin_elsewhere)

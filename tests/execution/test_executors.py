@@ -48,8 +48,8 @@ def batches(count: int, **settings) -> list[Task]:
 def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, local, executor):
     monkeypatch.setattr(clusters, "WORKER_SECONDS", 1)
     local.scale(0)
-    with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
-        drained(executor, batches(20, n_keys=10_000))
+    many, lost = batches(20, n_keys=10_000), "no workers for 1 s; start some.*finished batches are stored"
+    refuses(lost, drained, executor, many)
     refuses("no workers for 1 s; start some", open_executor(local.scheduler_address).__enter__)
 
 
@@ -283,18 +283,16 @@ def test_plain_cluster__lets_strangers_in():
         assert len(answering(opened)) == len(opened) == 3
 
 
-ELSEWHERE = ("tcp://10.77.0.1:1", "tcp://host:1", "tcp://127.0.0.1.org:1", "tcp://localhost.org:1", "ws://host:1")
-HERE = ("tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1")
-
-
 def test_scheduler_elsewhere__needs_tls_with_certificates(monkeypatch):
     client = Mock(side_effect=OSError("asked"))
     monkeypatch.setattr("simstudy.execution.clusters.FirmClient", client)
     network = r"anybody on the network can run code as you; use tls://.*a Client of your own"
     certified = r"certificates are missing; set distributed.comm.tls.ca-file and"
+    elsewhere = "tcp://10.77.0.1:1", "tcp://host:1", "tcp://127.0.0.1.org:1", "tcp://localhost.org:1", "ws://host:1"
+    here = "tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1"
     for address, told in (
-        *((address, network) for address in ELSEWHERE), ("tls://host:8786", certified),
-        *((address, r"no Dask scheduler answers.*\(asked\)") for address in HERE),
+        *((address, network) for address in elsewhere), ("tls://host:8786", certified),
+        *((address, r"no Dask scheduler answers.*\(asked\)") for address in here),
     ):  # fmt: skip
         refuses(told, open_executor(address).__enter__)
     # One that took more than 10 s to answer beside other work was no scheduler.

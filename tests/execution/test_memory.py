@@ -139,18 +139,15 @@ def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypat
     assert seen == [(2e9, 4), (3e9, 5)]
 
 
-STATED = {
-    "cores": 4, "memory": "8GB", "walltime": "02:30:00", "queue": "long", "job-extra-directives": ["-X this"],
-    "job-script-prologue": ["module load python"], "worker-extra-args": ["--lifetime", "2h"],
-}  # fmt: skip
-"""In the configuration of dask-jobqueue."""
 job_script(Jobs(2, Path("a")))  # so that dask-jobqueue has brought its defaults, which a change would else undo
 
 
 def test_job_script__asks_for_what_the_configuration_states(tmp_path):
     folder = tmp_path / "folder"
     assert "#SBATCH --cpus-per-task=1\n#SBATCH --mem=2G\n" in job_script(Jobs(2, folder))
-    with dask.config.set({"jobqueue.slurm": dask.config.get("jobqueue.slurm") | STATED}):
+    stated = {"cores": 4, "memory": "8GB", "walltime": "02:30:00", "queue": "long", "job-extra-directives": ["-X this"]}
+    stated |= {"job-script-prologue": ["module load python"], "worker-extra-args": ["--lifetime", "2h"]}
+    with dask.config.set({"jobqueue.slurm": dask.config.get("jobqueue.slurm") | stated}):
         lines = job_script(Jobs(2, folder)).splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
     for expected in (
@@ -204,9 +201,9 @@ def test_key_file__is_closed_to_others_from_the_start_and_ends_with_the_block(tm
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("accepted", "failures", "submitted"), [(False, 99, 1), (True, 3, 4), (True, 10_000, clusters.SUBMIT_RETRIES)]
-)
+@pytest.mark.parametrize("accepted, failures, submitted", [
+    (False, 99, 1), (True, 3, 4), (True, 10_000, clusters.SUBMIT_RETRIES),
+])  # fmt: skip
 def test_job_that_is_refused__is_submitted_again_if_another_was_taken(accepted, failures, submitted, monkeypatch):
     scripts = []
 

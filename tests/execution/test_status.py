@@ -206,21 +206,6 @@ def damage(file):
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-CHANGED = {
-    "a batch": lambda _, store, patch: damage(store / "batches" / "run"),
-    "results damaged": lambda _, store, patch: damage(store / "results.nc"),
-    "results gone": lambda _, store, patch: (store / "results.nc").unlink(),
-    "details": lambda _, store, patch: (store / "details.nc").unlink(),
-    "provenance": lambda _, store, patch: (store / "provenance.json").write_text("{}"),
-    "claim": lambda folder, *_: write_design(folder, edited(OWN, '"undecided"', '"supported"')),
-    "functions": lambda folder, *_: (folder / "mine.py").write_text(edited(FUNCTIONS, "1.0", "2.0")),
-    "a claim's number": lambda folder, *_: (folder / "functions.py").write_text("def number():\n    return 9"),
-    "versions": lambda _, store, patch: patch.setattr(provenance, "_version", lambda _: "9.9"),
-    "sources": lambda folder, _, patch: patch.setattr(provenance, "PACKAGE", folder / "another"),
-    "environment": lambda _, store, patch: patch.setenv("NUMBA_OF_NO_USE", "1"),
-}
-
-
 @pytest.mark.filterwarnings("ignore:.* stored batches were damaged")
 def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, monkeypatch):
     path, trust = write_design(tmp_path, OWN), [tmp_path / "mine.py", tmp_path / "functions.py"]
@@ -235,13 +220,25 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
         return len(opened)
 
     assert opens() and not opens()
-    for name, change in CHANGED.items():
-        change(tmp_path, tmp_path / "tiny" / "quick", monkeypatch)
-        assert opens(), name
-        assert not opens(), name
+    store = tmp_path / "tiny" / "quick"
+    for change in (
+        lambda: damage(store / "batches" / "run"),
+        lambda: damage(store / "results.nc"),
+        (store / "results.nc").unlink,
+        (store / "details.nc").unlink,
+        lambda: (store / "provenance.json").write_text("{}"),
+        lambda: write_design(tmp_path, edited(OWN, '"undecided"', '"supported"')),
+        lambda: trust[0].write_text(edited(FUNCTIONS, "1.0", "2.0")),
+        lambda: trust[1].write_text("def number():\n    return 9"),
+        lambda: monkeypatch.setattr(provenance, "_version", lambda _: "9.9"),
+        lambda: monkeypatch.setattr(provenance, "PACKAGE", tmp_path / "another"),
+        lambda: monkeypatch.setenv("NUMBA_OF_NO_USE", "1"),
+    ):
+        change()
+        assert opens() and not opens(), change
     trust[1].write_text("def number():\n    return 5")
     with pytest.raises(UserError, match=r"results.nc: a number of functions.py has changed since; run the study again"):
-        require_same_design(cells_of(tmp_path / "tiny" / "quick"), load_design(path, trust=trust), Store(tmp_path))
+        require_same_design(cells_of(store), load_design(path, trust=trust), Store(tmp_path))
 
 
 def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):

@@ -61,10 +61,9 @@ def test_columns__may_be_options(here, in_process):
     assert judged.returncode == 0 and f"72 units, 2 conditions (near, dummy), {said}" in judged.stdout
 
 
-@pytest.mark.parametrize(
-    ("levels", "where"),
-    [("10,20", "20"), ("0.10,0.20", "0.2"), ("1.1,1.10", '"1.10"'), ("1e5,100000", '"100000"'), ("007,011", '"011"')],
-)
+@pytest.mark.parametrize("levels, where", [
+    ("10,20", "20"), ("0.10,0.20", "0.2"), ("1.1,1.10", '"1.10"'), ("1e5,100000", '"100000"'), ("007,011", '"011"'),
+])  # fmt: skip
 @pytest.mark.parametrize("long", [False, True])
 def test_levels_in_a_file__are_numbers_unless_they_are_written_as_no_number_is(here, in_process, levels, where, long):
     one, other = levels.split(",")

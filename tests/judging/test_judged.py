@@ -243,10 +243,9 @@ ON_THE_BOUNDARY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("law", "claim", "studies", "last"),
-    [("normal", "larger", 60, 600), *(rare(law, claim, 1000, 4096) for law in LAWS for claim in ON_THE_BOUNDARY)],
-)
+@pytest.mark.parametrize("law, claim, studies, last", [
+    ("normal", "larger", 60, 600), *(rare(law, claim, 1000, 4096) for law in LAWS for claim in ON_THE_BOUNDARY),
+])  # fmt: skip
 def test_looking_again_after_more_units__keeps_the_level(law, claim, studies, last):
     rng, wrong, looks = np.random.default_rng(sum(map(ord, law + claim))), 0, [64]
     while looks[-1] < last:

@@ -30,13 +30,8 @@ def entries(place):
     return sorted(path for path in place.rglob("*") if path.is_file())
 
 
-def again(dispatcher):
-    """The kernel as another process has it: nothing is compiled yet."""
-    return kernel(dispatcher.py_func)
-
-
 def largest(precision="float64", of=tiles.largest_of):
-    fresh = again(of)
+    fresh = kernel(of.py_func)  # as another process has it: nothing is compiled yet
     numbers = np.array([0.1, 0.3, 0.2], precision)
     assert fresh(numbers) == numbers[1]
     return fresh.stats.cache_hits.total() == 1

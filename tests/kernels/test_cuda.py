@@ -68,10 +68,9 @@ def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_
     assert counted["moments, 8 heads of 4, 64 queries"] <= 24 and counted["estimates, 8 heads of 4, 64 queries"] <= 18
 
 
-@pytest.mark.parametrize(
-    ("problem", "said"),
-    [("no driver", "executor = 'cuda': no driver"), ("", "workers = 2: more than the GPUs that can be used (1)")],
-)
+@pytest.mark.parametrize("problem, said", [
+    ("no driver", "executor = 'cuda': no driver"), ("", "workers = 2: more than the GPUs that can be used (1)"),
+])  # fmt: skip
 def test_executor__without_a_gpu_or_with_more_workers_is_refused(problem, said, tmp_path, in_process, monkeypatch):
     monkeypatch.setattr(devices, "cuda_problem", lambda: problem)
     monkeypatch.setattr(devices, "visible_gpus", lambda: ["0"])

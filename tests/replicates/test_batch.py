@@ -38,12 +38,10 @@ def test_replicates__equal_naive_loops_over_the_same_data(logits, treatment):
         np.testing.assert_allclose(seen.get("gram", gram), gram, rtol=1e-9, atol=1e-12)
 
 
-POPULATION = {"arrangement": "haar", "queries": {"kind": "gaussian", "count": 5}, "population": ["queries", "heads"]}
-
-
 def test_shared_data__changes_no_bit():
+    drawn = {"arrangement": "haar", "queries": {"kind": "gaussian", "count": 5}, "population": ["queries", "heads"]}
     cells = [
-        *(minimal_cell(**POPULATION, bandwidth=bandwidth) for bandwidth in (0.5, 1.0)),
+        *(minimal_cell(**drawn, bandwidth=bandwidth) for bandwidth in (0.5, 1.0)),
         minimal_cell(n_keys=33),
         minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE),
         minimal_cell(n_keys=130, n_heads=3, noise_sd=0.1),

@@ -125,10 +125,9 @@ def test_hangup__is_ignored_under_nohup():
     assert signal.getsignal(signal.SIGTERM) is not process._interrupt
 
 
-@pytest.mark.parametrize(
-    ("redirection", "code", "said"),
-    [("| head -0", 0, ""), ("0<&- 1>&- 2>&-", 0, ""), ("> /dev/full", 2, "output cannot be written (No space")],
-)
+@pytest.mark.parametrize("redirection, code, said", [
+    ("| head -0", 0, ""), ("0<&- 1>&- 2>&-", 0, ""), ("> /dev/full", 2, "output cannot be written (No space"),
+])  # fmt: skip
 def test_output_that_nobody_reads__is_dropped_and_a_full_device_is_told(redirection, code, said, tmp_path):
     write_design(tmp_path / "tiny")
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m simstudy list {tmp_path} {redirection}"

@@ -140,15 +140,12 @@ def test_failure_rate__is_the_share_of_all_replicates_even_if_none_is_defined(mo
     assert (share == 1).all() if lost else 0 < share.max() < 1
 
 
-TWO_QUERIES = {"kind": "points", "points": [[0.3, -0.5, 0.8], [-1.1]]}
-CELL = {"n_keys": 400, "n_features": 4, "queries": TWO_QUERIES,
-        "regression": {"kind": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}}  # fmt: skip
-
-
 @pytest.mark.parametrize(("logits", "widening"), [("sum", 1.0), ("mean", 2.0**0.5)])
 def test_product__has_measures_of_one_estimate_and_no_theory_under_another_normaliser(logits, widening):
-    product = minimal_cell(**CELL, combination={"kind": "product", "logits": logits})
-    joint = minimal_cell(**CELL, n_heads=1, head_dim=4, bandwidth=widening * product.bandwidth)
+    base = {"n_keys": 400, "n_features": 4, "queries": {"kind": "points", "points": [[0.3, -0.5, 0.8], [-1.1]]}}
+    base |= {"regression": {"kind": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}}
+    product = minimal_cell(**base, combination={"kind": "product", "logits": logits})
+    joint = minimal_cell(**base, n_heads=1, head_dim=4, bandwidth=widening * product.bandwidth)
     other = minimal_cell(combination="product", normaliser={"kind": "compact", "power": 1})
     found, single, refused = predict([*map(planned, (product, joint, other))])
     assert "softmax" in refused["exact"].reason and not refused["exact"].measures

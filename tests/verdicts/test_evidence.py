@@ -217,11 +217,8 @@ def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
     np.testing.assert_allclose(p_above(both, 0.47), [np.exp(-3.0), 0.0])
 
 
-PARTS = Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9]))
-
-
 def test_some_of_three_may_fail__by_hand():
-    found = at_most_fail(PARTS)
+    found = at_most_fail(Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9])))
     # If one may, it is refuted if two fail: the second p-value, for at most two nulls at stake; supported alike.
     assert found.against == pytest.approx([0.003, 0.08, 0.5, 1.0])
     assert found.in_favour == pytest.approx([0.9, 0.6, 0.006, 0.0])

@@ -47,12 +47,9 @@ def allocation(error: float, law) -> tuple[Estimates, list[int]]:
     return noisy(levels, values, error), list(range(len(levels)))
 
 
-FACTORS = ("n_keys", "head_dim", "bandwidth")
-
-
 def of(estimates: Estimates, chosen: list[int], theory=None) -> Selected:
     told = None if theory is None else Predictions(theory, np.zeros_like(theory))
-    return Selected(estimates, chosen, FACTORS, told, level=0.01)
+    return Selected(estimates, chosen, ("n_keys", "head_dim", "bandwidth"), told, level=0.01)
 
 
 def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
@@ -91,9 +88,9 @@ def test_set_of_possible_optima__is_at_the_level_that_is_asked():
     assert found.confidence(1.01 * p) == (1.0, 1.0) and found.confidence(0.99 * p) == (1.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("told", "verdict"), [(1.0, "contradicted"), (2.0, "supported"), (8.0, "supported"), (16.0, "contradicted")]
-)
+@pytest.mark.parametrize("told, verdict", [
+    (1.0, "contradicted"), (2.0, "supported"), (8.0, "supported"), (16.0, "contradicted"),
+])  # fmt: skip
 def test_optimum__may_be_claimed_by_theory_and_lie_anywhere_within_the_ratio(told, verdict):
     theory, _ = allocation(0.0, lambda n: told)
     stated = claim(kind="optimum", source="leading", ratio=2.0, **TUNED)

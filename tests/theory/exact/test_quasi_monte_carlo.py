@@ -120,9 +120,6 @@ def test_what_is_beyond_it__is_blank_with_the_reason(settings, limit, said, monk
     assert np.isnan(prediction.covariance).all() and np.isnan(prediction.bias).all() and said in prediction.reason
 
 
-RNG = np.random.default_rng(20240612)
-
-
 def test_queries_without_convergence_are_blank():
     # Opposite queries on one line: kernels are functions of one another, too narrow for the largest tables.
     cell = make_cell(3, 1, 2, 1, "distance", 0.13)
@@ -140,19 +137,19 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
 
 
 def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
-    n_queries, n_heads = 3, 3
-    roots = RNG.normal(size=(n_queries, n_heads, n_heads + 2))
+    n_queries, n_heads, rng = 3, 3, np.random.default_rng(20240612)
+    roots = rng.normal(size=(n_queries, n_heads, n_heads + 2))
     covariance, scale = roots @ roots.mT, 1e-6
-    errors = (scale * RNG.uniform(size=shape) for shape in ((n_queries, n_heads), covariance.shape))
-    means = RNG.normal(size=(n_queries, n_heads))
-    prediction = ExactPrediction(means, covariance, RNG.normal(size=n_queries), *errors, np.zeros(n_queries), "")
+    errors = (scale * rng.uniform(size=shape) for shape in ((n_queries, n_heads), covariance.shape))
+    means = rng.normal(size=(n_queries, n_heads))
+    prediction = ExactPrediction(means, covariance, rng.normal(size=n_queries), *errors, np.zeros(n_queries), "")
     prediction = prediction._replace(covariance_error=prediction.covariance_error + prediction.covariance_error.mT)
     weights = np.array([0.5, 0.7, -0.4])
     base, bounds = measures_by_query(prediction, weights), measure_errors_by_query(prediction, weights)
     averages, average_bounds = predicted_measures(prediction, weights), predicted_measure_errors(prediction, weights)
     largest = dict.fromkeys(base, 0.0)
     for _ in range(400):
-        signs = RNG.choice([-1.0, 1.0], size=(n_queries, n_heads, n_heads))
+        signs = rng.choice([-1.0, 1.0], size=(n_queries, n_heads, n_heads))
         signs = np.triu(signs) + np.triu(signs, 1).mT
         moved = prediction.bias + signs[:, 0] * prediction.bias_error
         other = prediction._replace(bias=moved, covariance=covariance + signs * prediction.covariance_error)
