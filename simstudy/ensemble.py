@@ -167,7 +167,7 @@ def principal_angles(projections: ArrayLike) -> xr.DataArray:
     ValueError
         If the projections have the wrong shape or rank, or hold NaN or infinity.
     """
-    angles = geometry.principal_angles(_projections(projections, full_rank=True))
+    angles = geometry.principal_angles(geometry.orthonormal_bases(_projections(projections, full_rank=True)))
     attributes = _about("principal angles between heads", "rad", "arccos of the singular values of U_i' U_j")
     return xr.DataArray(angles, dims=("head_i", "head_j", "angle"), name="principal_angles", attrs=attributes)
 

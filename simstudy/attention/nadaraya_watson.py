@@ -88,10 +88,8 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         x = np.ascontiguousarray(pairs.keys_less(heads.key_offset(cell), rows)[:, :, n:])
         seen = np.asarray(project(x, shared.projections(cell)[1].astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
         of_pairs = inputs._replace(variances=None, queries=np.ascontiguousarray(seen))
-        outputs = zip(
-            evaluate(cell.estimator, cell.bandwidth, of_pairs).means, pairs.values(longer)[:, n:], strict=True
-        )
-        weights = np.stack([fit_weights(combination.within, f, t) for f, t in outputs])
+        outputs, outcomes = evaluate(cell.estimator, cell.bandwidth, of_pairs).means, pairs.values(longer)[:, n:]
+        weights = np.stack([fit_weights(combination.within, *of) for of in zip(outputs, outcomes, strict=True)])
         means = np.einsum("rqh,rh->rq", means, weights)[..., None]
     control = None if gram is None or log_mass is None else expansion(cell, means, gram, log_mass, inputs)
     return Members(means, gram, indices, statistics, control)

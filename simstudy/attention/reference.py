@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+Visible = NDArray[np.bool_] | None
+"""Keys that each query sees (q, i); all without."""
+
+
 class MultiHeadAttention(NamedTuple):
     """A layer on tokens (X, Y) of d + 1 features: query, key, value (head, token feature, k), output (head, k)."""
 
@@ -21,15 +25,13 @@ class MultiHeadAttention(NamedTuple):
     output: Array
 
 
-def attention(
-    queries: Array, keys: Array, values: Array, temperature: float, visible: NDArray[np.bool_] | None = None
-) -> Array:
+def attention(queries: Array, keys: Array, values: Array, temperature: float, visible: Visible = None) -> Array:
     """Scaled dot-product attention (Vaswani et al. 2017), (r, q, h) or (r, q, h, j), of keys (r, h, k, i)."""
     logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
     return np.einsum("rqhi,ri...->rqh...", _softmax(logits, visible), values)
 
 
-def _softmax(logits: Array, visible: NDArray[np.bool_] | None) -> Array:
+def _softmax(logits: Array, visible: Visible) -> Array:
     """Weights of logits (r, q, h, i)."""
     if visible is not None:
         logits = np.where(visible[:, None, :], logits, -np.inf)
@@ -51,11 +53,7 @@ def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
 
 
 def multi_head_attention(
-    weights: MultiHeadAttention,
-    points: Array,
-    tokens: Array,
-    temperature: float,
-    visible: NDArray[np.bool_] | None = None,
+    weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float, visible: Visible = None
 ) -> Array:
     """Concatenate the heads and project them, for each replicate, (r, q)."""
     q = np.einsum("qj,hjk->qhk", points, weights.query)
@@ -68,11 +66,7 @@ def multi_head_attention(
 
 
 def torch_multi_head_attention(
-    weights: MultiHeadAttention,
-    points: Array,
-    tokens: Array,
-    temperature: float,
-    visible: NDArray[np.bool_] | None = None,
+    weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float, visible: Visible = None
 ) -> Array:
     """As `multi_head_attention`, by `torch.nn.MultiheadAttention` on tokens padded to hold all heads."""
     import torch

@@ -24,17 +24,12 @@ def orthonormal_bases(projections: Array) -> Array:
     return np.linalg.qr(np.asarray(projections, np.float64))[0]
 
 
-def principal_angles(projections: Array) -> Array:
-    """Return the principal angles (..., H, H, p) between the column spaces of every two heads, in radians, ascending.
+def principal_angles(bases: Array) -> Array:
+    """Return the principal angles (..., H, H, p), ascending, in radians, of subspaces with bases (..., H, d, p).
 
-    Large angles come from the cosines, the singular values of U_hᵀU_g; small ones from the sines, the singular values
-    of (I − U_hU_hᵀ)U_g, since the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
+    Large angles come from the cosines, the singular values of U_hᵀU_g of orthonormal bases; small ones from the sines,
+    those of (I − U_hU_hᵀ)U_g, since the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
     """
-    return angles_between(orthonormal_bases(projections))
-
-
-def angles_between(bases: Array) -> Array:
-    """Return the principal angles (..., H, H, p) between subspaces, given orthonormal bases (..., H, d, p) of them."""
     first, second = np.triu_indices(bases.shape[-3], 1)
     angles = np.zeros((*bases.shape[:-2], bases.shape[-3], bases.shape[-1]))
     # Some pairs at a time, since the bases of all of them may fill a memory.
@@ -71,7 +66,7 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     """
     bases = orthonormal_bases(projections)
     n_heads, n_features, head_dim = bases.shape[-3:]
-    angles_of_heads = angles_between(bases)
+    angles_of_heads = principal_angles(bases)
     angles = angles_of_heads[..., *np.triu_indices(n_heads, 1), :]
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.

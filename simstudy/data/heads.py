@@ -12,7 +12,7 @@ import numpy as np
 
 from simstudy.data.addresses import Role, normals
 from simstudy.design.settings.cell import Cell, Heads
-from simstudy.design.settings.choices import GaussianQueries, GivenQueries, HeldOutQueries, PlainValueProjections
+from simstudy.design.settings.choices import GaussianQueries, GivenQueries, HeldOutQueries, RandomValueProjections
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
@@ -155,14 +155,12 @@ def overlap(cell: Cell) -> np.ndarray | None:
     with E ss' = I and noise of equal variance in each component.  Then E e_h'e_g of what comes out of the projections
     is tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
     """
-    match projections := cell.heads.value_projections:
-        case PlainValueProjections(kind="none"):
-            return None
-        case PlainValueProjections():
-            found = np.eye(cell.heads.n_heads)
-        case _:
-            shape = projections.n_components, projections.value_dim
-            roles = [Role.VALUE_PROJECTIONS] + [Role.OUTPUT_PROJECTIONS] * (projections.output != "transposed")
-            maps = [_orthonormal(_random_matrices(cell, role, shape=shape)) for role in roles]
-            found = np.einsum("hva,gvb,hwa,gwb->hg", maps[0], maps[0], maps[-1], maps[-1], optimize=True)
+    projections, found = cell.heads.value_projections, np.eye(cell.heads.n_heads)
+    if projections.kind == "none":
+        return None
+    if isinstance(projections, RandomValueProjections):
+        shape = projections.n_components, projections.value_dim
+        roles = [Role.VALUE_PROJECTIONS] + [Role.OUTPUT_PROJECTIONS] * (projections.output != "transposed")
+        maps = [_orthonormal(_random_matrices(cell, role, shape=shape)) for role in roles]
+        found = np.einsum("hva,gvb,hwa,gwb->hg", maps[0], maps[0], maps[-1], maps[-1], optimize=True)
     return np.asarray(found / found.mean())

@@ -93,6 +93,5 @@ def root_of(keys: Keys, d: int) -> Array | None:
     if not isinstance(keys, GaussianKeys) or keys.structure == "identity":
         return None
     gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-    return np.asarray(
-        np.linalg.cholesky(keys.correlation ** (gaps if keys.structure == "autoregressive" else np.sign(gaps)))
-    )
+    powers = gaps if keys.structure == "autoregressive" else np.sign(gaps)
+    return np.asarray(np.linalg.cholesky(keys.correlation**powers))

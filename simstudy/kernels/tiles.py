@@ -101,12 +101,8 @@ def _lay_four(keys, k, start, size, centre, rate, laid):
     c0, c1, c2, c3 = centre[k], centre[k + 1], centre[k + 2], centre[k + 3]
     for i in range(0, size, lanes_of(keys)):
         x = k * n + start + i
-        x0, x1, x2, x3 = (
-            load(keys, x) - c0,
-            load(keys, x + n) - c1,
-            load(keys, x + 2 * n) - c2,
-            load(keys, x + 3 * n) - c3,
-        )
+        x0, x1 = load(keys, x) - c0, load(keys, x + n) - c1
+        x2, x3 = load(keys, x + 2 * n) - c2, load(keys, x + 3 * n) - c3
         store_four(laid, row + i, STRIDE, x0, x1, x2, x3)
         store(laid, i, load(laid, i) - ((x0 * x0 + x1 * x1) + (x2 * x2 + x3 * x3)) * rate)
 

@@ -183,9 +183,7 @@ def _of_moments(
 
 def _mean(values: Array, axis: int) -> Array:
     """Mean over queries; NaN where there is none, as for functions."""
-    if values.shape[axis]:
-        return np.asarray(values.mean(axis=axis))
-    return np.full(np.delete(values.shape, axis), np.nan)
+    return np.asarray(values.sum(axis=axis) / (values.shape[axis] or np.nan))
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:

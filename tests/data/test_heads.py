@@ -41,7 +41,7 @@ ROTATION = np.linalg.qr(heads((4, 4), 3))[0]
 
 @pytest.mark.parametrize("degrees", [(0, 90), (45, 45), (10, 20), (44.9, 45.1), (0, 0), (90, 90)])
 def test_angles__are_those_constructed(degrees):
-    angles = principal_angles(turned(*degrees, rotation=ROTATION))
+    angles = principal_angles(orthonormal_bases(turned(*degrees, rotation=ROTATION)))
     np.testing.assert_allclose(np.degrees(angles[0, 1]), degrees, atol=1e-12)
     np.testing.assert_allclose(angles[1, 0], angles[0, 1], atol=1e-14)
     np.testing.assert_allclose(angles[[0, 1], [0, 1]], 0, atol=1e-14)
@@ -50,9 +50,9 @@ def test_angles__are_those_constructed(degrees):
 @pytest.mark.parametrize("radians", [1e-4, 1e-9, 1e-13])
 def test_angles__keep_their_digits_when_tiny(radians):
     pair = turned(math.degrees(radians), 60, rotation=ROTATION)
-    np.testing.assert_allclose(principal_angles(pair)[0, 1], [radians, math.pi / 3], rtol=1e-9, atol=2e-15)
-    # Negative control: the arc cosine alone loses them.
     bases = orthonormal_bases(pair)
+    np.testing.assert_allclose(principal_angles(bases)[0, 1], [radians, math.pi / 3], rtol=1e-9, atol=2e-15)
+    # Negative control: the arc cosine alone loses them.
     cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)
     assert abs(np.arccos(min(1.0, cosines[0])) - radians) > 2e-15 + 1e-9 * radians
 
