@@ -34,6 +34,7 @@ from simstudy.study import run
 
 GRID, FILES = "simulation", ("functions.py", "design.json")
 MIN_REPLICATES = 1024
+_NO_SOURCE = "which has no source; give version=TEXT, and another text when it changes"
 
 
 def simulate(
@@ -103,13 +104,13 @@ def simulate(
     DesignError, UserError
         As by `simstudy.run`, and if a function rests on something that has no source.
     """
-    if not re.fullmatch(NAME, name):
+    if not (isinstance(name, str) and re.fullmatch(NAME, name)):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
     factors, mcse, claims, budget = {} if factors is None else factors, mcse or {}, claims or {}, budget or {}
     _require(Mapping, "dict", {"factors": factors, "mcse": mcse, "claims": claims, "budget": budget})
     _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
-    _require(int, "whole number", {"max_replicates": max_replicates})
-    _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
+    _require(int | np.integer, "whole number", {"max_replicates": max_replicates})
+    _require(Iterable, "list", {"methods": methods, "measures": measures, "independent": independent, **factors})
     measures, factors = [*measures], {factor: [*levels] for factor, levels in factors.items()}
     if not methods:
         raise UserError("methods = []: give at least one function")
@@ -138,16 +139,17 @@ def simulate(
     study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
     study.precision(
         absolute_mcse={**mcse},
-        min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
+        min_replicates=min(MIN_REPLICATES, max_replicates) if min_replicates is None else min_replicates,
         max_replicates=max_replicates,
         stop="both" if claims else "precision",
     )
     levels = {**factors, "method": [*named]}
     crossed = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
-    dropped = [each for each in crossed if drop(each)] if callable(drop) else [dict(each) for each in drop]
-    study.grid(GRID, levels, drop=dropped)
+    dropped = [each for each in crossed if drop(each)] if callable(drop) else [*drop]
+    _require(Mapping, "dict", {f"drop[{place}]": each for place, each in enumerate(dropped)})
+    study.grid(GRID, levels, drop=[*map(dict, dropped)])
     for claim, entries in claims.items():
-        study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
+        study.claim(claim, **{"kind": None, "grid": GRID, "statement": claim, **entries})
     folder = Folder(Path(output), (name,))
     place = folder.path / FILES[1]
     head = folder.read(FILES[0], MAX_CODE_BYTES) if FILES[0] in (names := folder.names()) else b""
@@ -254,7 +256,7 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
         case _ if hasattr(value, "__dict__"):
             parts = type(value), vars(value)
         case _:
-            raise _without_source(name, value)
+            raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}")
     yield f"{type(value).__name__} {text}("
     for part in parts:
         yield from _rests_on(name, part, seen, own)
@@ -279,11 +281,6 @@ def _used_by(name: str, function: types.FunctionType) -> Iterator[Any]:
                 raise UserError(f"{fault}: import it above the function")
 
 
-def _without_source(name: str, value: Any) -> UserError:
-    remedy = "give version=TEXT, and another text when it changes"
-    return UserError(f"{name} rests on {type(value).__name__}, which has no source; {remedy}")
-
-
 def _source_of(name: str, value: Any, own: dict[str, types.ModuleType]) -> str:
     """The source of the module that defines something, its version where that is installed; of a script its own."""
     module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
@@ -297,7 +294,7 @@ def _source_of(name: str, value: Any, own: dict[str, types.ModuleType]) -> str:
         own[module] = sys.modules[module]
         return inspect.getsource(own[module])
     except (OSError, TypeError, KeyError):
-        raise _without_source(name, value) from None
+        raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}") from None
 
 
 def _installed(module: str) -> bool:

@@ -216,10 +216,8 @@ def n_failed(x):
     (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
     (lambda x: {"estimate": np.linalg.cholesky(-np.eye(len(x)))}, "functions.py: odd raises LinAlgError"),
     ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
-    *(
-        ({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
-        for name in ("grid", "keys", "tolerance", "theory")
-    ),
+    *(({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
+      for name in ("grid", "keys", "tolerance", "theory")),
     ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
     ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "speed.0. = 1: is taken by no function"),
     ({"measures": ["rmse"]}, "mean returns no 'rmse'; known: estimate, lower, .*, root_mean_squared_error"),
@@ -241,10 +239,7 @@ def n_failed(x):
     ),
     (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
     *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
-    (
-        {"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True},
-        "odd gives bias of shape .2,.; give one",
-    ),
+    ({"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True}, "odd gives bias of shape .2,.; give one"),
     ({"methods": []}, "methods = ..: give at least one function"),
     ({"methods": mean}, "methods = <function mean .*>: give a list"),
     ({"methods": {"a b": mean}}, "methods: 'a b' cannot name a function"),
@@ -255,6 +250,10 @@ def n_failed(x):
     ({"factors": np.ones((1, 2))}, r"factors = array\(\[\[1., 1.\]\]\): give a dict"),
     ({"max_replicates": "9"}, "max_replicates = '9': give a whole number"),
     ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
+    ({"claims": {"c": {"value": 1.0}}}, "claims.c.kind: unknown kind; known: .*, equals, "),
+    ({"drop": "n"}, "drop.0. = 'n': give a dict"),
+    ({"independent": "n"}, "independent = 'n': give a list"),
+    ({"min_replicates": 0}, "min_replicates = 0: Input should be greater than or equal to 1"),
     ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
     ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
     ({"method": functools.partial(mean, n=threading.Lock())}, "rests on lock, which has no source; give version"),
