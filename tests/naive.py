@@ -133,6 +133,12 @@ def performance(estimates, target, combination):
     return result | {"effective_heads": result["mean_variance"] / uniform}
 
 
+def turned(angles, basis):
+    """Two heads (2, d, p) with these principal angles, in radians, along columns of an orthonormal basis (d, 2p)."""
+    first, normal = basis[:, : len(angles)], basis[:, len(angles) : 2 * len(angles)]
+    return np.stack([first, first * np.cos(angles) + normal * np.sin(angles)])
+
+
 def diversity(projections, bandwidth):
     n_heads, _, p = projections.shape
     t = np.array([subspace_angles(w, u) for w, u in itertools.combinations(projections, 2)])  # (pair, direction)

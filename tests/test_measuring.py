@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,7 @@ def long(wide):
     return pd.concat(parts).reset_index(names="dataset")
 
 
-def measured(table, **how):
-    how = {"estimate": "theta", "method": "model", "reference": "Cox", **how}
-    return simstudy.performance(table, -0.5, **how)
+measured = partial(simstudy.performance, truth=-0.5, estimate="theta", method="model", reference="Cox")
 
 
 @pytest.mark.parametrize("measure", PRINTED)

@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import naive
 import numpy as np
@@ -14,8 +15,8 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.cells import impossibilities
 from simstudy.design.settings.cell import Cell
 
-PAIRED = ("chordal", "logdet", "volume", "min_angle")
-SHAPES = [(2, 1, 1), (2, 5, 1), (3, 6, 2), (4, 8, 3), (5, 6, 4), (3, 4, 4)]
+make = partial(minimal_cell, n_features=20, seed=0, n_heads=4, arrangement="aligned")
+haar = partial(make, n_features=7, head_dim=3, n_heads=2, arrangement="haar_redrawn")
 
 
 def heads(shape, seed=0):
@@ -27,21 +28,12 @@ def named(projections, bandwidth=0.6):
     return dict(zip(GEOMETRIC_INDICES, diversity_indices(projections, bandwidth), strict=True))
 
 
-def turned(*degrees, rotation=None):
-    p = len(degrees)
-    angles = np.radians(degrees)
-    first = np.vstack([np.eye(p), np.zeros((p, p))])
-    second = np.vstack([np.diag(np.cos(angles)), np.diag(np.sin(angles))])
-    pair = np.stack([first, second])
-    return pair if rotation is None else rotation @ pair
-
-
 ROTATION = np.linalg.qr(heads((4, 4), 3))[0]
 
 
 @pytest.mark.parametrize("degrees", [(0, 90), (45, 45), (10, 20), (44.9, 45.1), (0, 0), (90, 90)])
 def test_angles__are_those_constructed(degrees):
-    angles = principal_angles(orthonormal_bases(turned(*degrees, rotation=ROTATION)))
+    angles = principal_angles(orthonormal_bases(naive.turned(np.radians(degrees), ROTATION)))
     np.testing.assert_allclose(np.degrees(angles[0, 1]), degrees, atol=1e-12)
     np.testing.assert_allclose(angles[1, 0], angles[0, 1], atol=1e-14)
     np.testing.assert_allclose(angles[[0, 1], [0, 1]], 0, atol=1e-14)
@@ -49,7 +41,7 @@ def test_angles__are_those_constructed(degrees):
 
 @pytest.mark.parametrize("radians", [1e-4, 1e-9, 1e-13])
 def test_angles__keep_their_digits_when_tiny(radians):
-    pair = turned(math.degrees(radians), 60, rotation=ROTATION)
+    pair = naive.turned([radians, math.pi / 3], ROTATION)
     bases = orthonormal_bases(pair)
     np.testing.assert_allclose(principal_angles(bases)[0, 1], [radians, math.pi / 3], rtol=1e-9, atol=2e-15)
     # Negative control: the arc cosine alone loses them.
@@ -58,7 +50,7 @@ def test_angles__keep_their_digits_when_tiny(radians):
 
 
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 3.0])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [(2, 1, 1), (2, 5, 1), (3, 6, 2), (4, 8, 3), (5, 6, 4), (3, 4, 4)])
 def test_indices__are_the_definitions(shape, bandwidth):
     projections = heads(shape)
     expected = naive.diversity(projections, bandwidth)
@@ -68,7 +60,7 @@ def test_indices__are_the_definitions(shape, bandwidth):
 
 def test_indices__of_a_single_head():
     found = named(heads((1, 5, 2)))
-    for name in PAIRED:
+    for name in ("chordal", "logdet", "volume", "min_angle"):
         assert math.isnan(found[name])
     assert [found[name] for name in ("participation", "entropy", "vendi")] == pytest.approx([1, 1, 1], abs=1e-12)
 
@@ -79,12 +71,8 @@ def test_logdet__keeps_its_digits_at_any_bandwidth(bandwidth):
     b, sine2 = Fraction(bandwidth), Fraction(1, 4)
     ratio = sine2 / (b**2 * (b**2 + 2))
     log = math.log((1 + ratio).numerator) - math.log((1 + ratio).denominator) if ratio > 1e-3 else math.log1p(ratio)
-    assert named(turned(30), bandwidth)["logdet"] == pytest.approx(log / 2, rel=1e-12, abs=1e-300)
-
-
-def make(d=20, seed=0, queries="origin", keys="gaussian", **heads):
-    heads = {"n_heads": 4, "arrangement": "aligned"} | heads
-    return minimal_cell(n_features=d, seed=seed, queries=queries, key_distribution=keys, **heads)
+    found = named(naive.turned([math.radians(30)], np.eye(2)), bandwidth)["logdet"]
+    assert found == pytest.approx(log / 2, rel=1e-12, abs=1e-300)
 
 
 ARRANGEMENTS = [
@@ -117,10 +105,6 @@ def test_heads_take_up_the_features_that_validation_demands(setting, wanted):
     assert used.max() + 1 == used.size == cell.heads.features_needed
     tight = cell.model_copy(update={"data": cell.data.model_copy(update={"n_features": used.size})})
     np.testing.assert_array_equal(key_projections(tight), w[:, : used.size])
-
-
-def haar(**changes):
-    return make(**({"d": 7, "head_dim": 3, "n_heads": 2, "arrangement": "haar_redrawn"} | changes))
 
 
 def moment_z_scores(draws):
@@ -170,9 +154,10 @@ def test_query_projections_same_opposite_and_their_own(arrangement):
 
 
 def test_given_points_are_padded_with_zeros():
-    np.testing.assert_array_equal(query_points(make(d=3)), np.zeros((1, 3)))
+    np.testing.assert_array_equal(query_points(make(n_features=3)), np.zeros((1, 3)))
     given = {"kind": "points", "points": [[1, 2], [3], [4, 5, 6]]}
-    np.testing.assert_array_equal(query_points(make(d=3, queries=given)), [[1, 2, 0], [3, 0, 0], [4, 5, 6]])
+    points = query_points(make(n_features=3, queries=given))
+    np.testing.assert_array_equal(points, [[1, 2, 0], [3, 0, 0], [4, 5, 6]])
 
 
 def test_gaussian_points_are_fixed_nested_and_scaled():
@@ -184,8 +169,8 @@ def test_gaussian_points_are_fixed_nested_and_scaled():
     assert np.abs(np.mean(x**2) - 1) < 4 * math.sqrt(2 / x.size)
     assert np.abs(np.mean((1.1 * x) ** 2) - 1) > 4 * math.sqrt(2 / x.size)
     np.testing.assert_array_equal(points(scale=2.0), 2 * x)
-    np.testing.assert_array_equal(points(count=7, d=5), x[:7, :5])
-    np.testing.assert_array_equal(points(n_heads=2, keys={"kind": "sphere"}), x)
+    np.testing.assert_array_equal(points(count=7, n_features=5), x[:7, :5])
+    np.testing.assert_array_equal(points(n_heads=2, key_distribution={"kind": "sphere"}), x)
     assert not np.any(points(seed=1) == x)
 
 
@@ -206,7 +191,7 @@ def test_draws_of_heads__differ_by_their_number_and_seed_and_by_nothing_else():
     one, other = (key_projections(make(arrangement="haar", head_seed=number)) for number in (0, 1))
     assert not np.any(one == other)
     assert not np.any(key_projections(make(arrangement="haar", seed=1)) == one)
-    np.testing.assert_array_equal(key_projections(make(arrangement="haar", keys={"kind": "sphere"})), one)
+    np.testing.assert_array_equal(key_projections(make(arrangement="haar", key_distribution="sphere")), one)
     queries = {"kind": "gaussian", "count": 3}
     seen = [query_points(make(arrangement="haar", head_seed=number, queries=queries)) for number in (0, 1)]
     np.testing.assert_array_equal(*seen)

@@ -79,14 +79,12 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
     assert read_status(design, Store(store.folder)) is None
 
 
-# Sixteen replicates in each of many batches; one grid repeats a cell of another.
-TEXT = edited(edited(DESIGN, "mse = 0.05", "mse = 0.02"), "[simulation]", '[simulation]\ncontrol = "none"').replace(
-    "max_replicates = 512", "max_replicates = 100_000"
-) + ("\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n")
-
-
 def test_pilot__is_part_of_the_run_and_predicts_its_size(tmp_path, monkeypatch):
-    design = load_design(write_design(tmp_path, TEXT))
+    """Sixteen replicates in each of many batches; one grid repeats a cell of another."""
+    text = edited(edited(DESIGN, "mse = 0.05", "mse = 0.02"), "[simulation]", '[simulation]\ncontrol = "none"')
+    text = edited(text, "max_replicates = 512", "max_replicates = 100_000")
+    again = "\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n"
+    design = load_design(write_design(tmp_path, text + again))
     monkeypatch.setattr(RunState, "fold", lambda _: None)
     found = plan(design, output=tmp_path, executor="serial")
     pilot = batches(tmp_path)
@@ -258,17 +256,14 @@ def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_p
         assert len(drawn) == count
 
 
-# Twelve cells on each of two kinds of data, four of which a second grid names again.
-WIDE = edited(DESIGN, "angle = [0, 45, 90]", "n_features = [5, 6]\nangle = [0, 30, 45, 60, 75, 90]")
-WIDE = edited(WIDE, "n_features = 6\n", "")
-WIDE = edited(WIDE, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
-AGAIN = "[grids.again.factors]\nn_features = [5, 6]\nangle = [45, 60]\nbandwidth = [0.5]\n\n"
-WIDE = edited(WIDE, "[claims.mse-falls]", f"{AGAIN}[claims.mse-falls]")
-
-
 @pytest.fixture
 def design(tmp_path):
-    return loaded(tmp_path, WIDE)
+    """Twelve cells on each of two kinds of data, four of which a second grid names again."""
+    text = edited(DESIGN, "angle = [0, 45, 90]", "n_features = [5, 6]\nangle = [0, 30, 45, 60, 75, 90]")
+    text = edited(text, "n_features = 6\n", "")
+    text = edited(text, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
+    again = "[grids.again.factors]\nn_features = [5, 6]\nangle = [45, 60]\nbandwidth = [0.5]\n\n"
+    return loaded(tmp_path, edited(text, "[claims.mse-falls]", f"{again}[claims.mse-falls]"))
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 24, 30])

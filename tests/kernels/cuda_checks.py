@@ -201,17 +201,15 @@ def test_threads__have_streams_of_their_own_and_the_same_bits(monkeypatch):
     np.testing.assert_equal([sums for _, sums in found], [batch(number)[1] for number in range(2)])
 
 
-ONE_BATCH = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])
-ONE_BATCH = edited(edited(ONE_BATCH, "n_keys = 40", "n_keys = 5"), "batch_size = 32", "batch_size = 16")
-ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [0]")
-
-
 @pytest.mark.rare
 def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monkeypatch):
     if cuda_simulated():
         monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulator.py")))
         dask.config.refresh()
-    path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []
+    text = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])
+    text = edited(edited(text, "n_keys = 40", "n_keys = 5"), "batch_size = 32", "batch_size = 16")
+    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [0]")
+    path, seen = write_design(tmp_path, f"{text}[profiles.quick]\n"), []
     for executor in ("cuda", "cuda", "serial"):
         (tmp_path / "tiny" / "quick" / "provenance.json").unlink(missing_ok=True)  # or results that stand would be read
         run(path, output=tmp_path, executor=executor)

@@ -1,5 +1,7 @@
 """Replicates until they are precise; query points, heads and values as populations: errors against loops and theory."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from builders import DESIGN, arrays_of, batches_of, edited, estimated, left_open, loaded, minimal_cell, mistakes, run
@@ -9,7 +11,6 @@ from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.design.answerable import draws_of
 from simstudy.design.document import Precision
-from simstudy.design.settings.cell import Cell
 from simstudy.execution.provenance import counted
 from simstudy.execution.store import store_of
 from simstudy.replicates import allocation
@@ -24,11 +25,8 @@ from simstudy.theory import exact_moments, predicted_measure_errors, predicted_m
 from simstudy.verdicts.query_control import QueryControl
 
 GAUSSIAN = {"kind": "gaussian", "count": 5}
+random_cell = partial(minimal_cell, arrangement="haar", queries=GAUSSIAN, population=["queries", "heads"])
 N_DRAWS = 6
-
-
-def random_cell(**settings) -> Cell:
-    return minimal_cell(**{"arrangement": "haar", "queries": GAUSSIAN, "population": ["queries", "heads"]} | settings)
 
 
 def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():

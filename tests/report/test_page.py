@@ -286,17 +286,14 @@ onload = () => {{
 }};</script>"""
 
 
-def seen(page, width: int, folder) -> dict:
-    probe = folder / f"probe-{width}.html"
-    probe.write_text(PROBE.format(page=page.as_uri(), width=width))
-    shown = dom(probe.as_uri(), folder, "--hide-scrollbars", "--allow-file-access-from-files")
-    return json.loads(unescape(shown[shown.index("{") : shown.rindex("}") + 1]))
-
-
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(gathered, tmp_path, width):
-    assert seen(gathered[0], width, tmp_path) == {"width": width, "out": [], "pictures": 3, "missing": 0}
+    probe = tmp_path / "probe.html"
+    probe.write_text(PROBE.format(page=gathered[0].as_uri(), width=width))
+    shown = dom(probe.as_uri(), tmp_path, "--hide-scrollbars", "--allow-file-access-from-files")
+    found = json.loads(unescape(shown[shown.index("{") : shown.rindex("}") + 1]))
+    assert found == {"width": width, "out": [], "pictures": 3, "missing": 0}
 
 
 def test_csv__holds_no_formulas():

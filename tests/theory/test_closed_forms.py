@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 
+import naive
 import numpy as np
 import pytest
 from builders import minimal_cell
@@ -17,13 +18,6 @@ RNG = np.random.default_rng(7)
 ANGLES = np.radians([[0.0, 0.0], [0.0, 90.0], [45.0, 45.0], [20.0, 70.0], [90.0, 90.0]])
 
 
-def turned_pair(angles):
-    p = len(angles)
-    space = np.linalg.qr(RNG.normal(size=(2 * p + 1, 2 * p + 1)))[0]
-    first, normal = space[:, :p], space[:, p : 2 * p]
-    return np.stack([first, first * np.cos(angles) + normal * np.sin(angles)])
-
-
 def scaled_noise(heads, queries, logits, bandwidth):
     cell = make_cell(10**7, heads.shape[1], 2, heads.shape[2], logits, bandwidth, noise_sd=3.0)
     prediction = leading_order(cell, heads, heads, queries)
@@ -34,7 +28,7 @@ def scaled_noise(heads, queries, logits, bandwidth):
 @pytest.mark.parametrize("angles", ANGLES)
 @pytest.mark.parametrize("bandwidth", [0.3, 1.0, 3.0])
 def test_distance_forms_follow_from_the_general_formula(angles, bandwidth):
-    heads = turned_pair(angles)
+    heads = naive.turned(angles, np.linalg.qr(RNG.normal(size=(5, 5)))[0])
     queries = np.vstack([np.zeros(5), RNG.normal(size=(3, 5))])
     noise = scaled_noise(heads, queries, "distance", bandwidth)
     ratio = cf.noise_ratio(queries @ heads[0], queries @ heads[1], angles, bandwidth)
@@ -45,7 +39,7 @@ def test_distance_forms_follow_from_the_general_formula(angles, bandwidth):
 
 @pytest.mark.parametrize("angles", ANGLES)
 def test_dot_product_form_follows_from_the_general_formula(angles):
-    heads, bandwidth = turned_pair(angles), 1.2
+    heads, bandwidth = naive.turned(angles, np.linalg.qr(RNG.normal(size=(5, 5)))[0]), 1.2
     queries = RNG.normal(size=(3, 5))
     noise = scaled_noise(heads, queries, "dot_product", bandwidth)
     pulled = queries @ heads @ heads.mT / bandwidth**2

@@ -1,5 +1,7 @@
 """Both theories beside Monte Carlo in results of small studies, verdicts, and theory as a control over query points."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy
@@ -8,7 +10,6 @@ from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell,
 from simstudy import details
 from simstudy.data import training
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.design.settings.cell import Cell
 from simstudy.replicates.performance import Performance
 from simstudy.theory import damped_leading_order, exact_moments, leading_order
 from simstudy.verdicts import predictions, query_control
@@ -156,11 +157,10 @@ def test_product__has_measures_of_one_estimate_and_no_theory_under_another_norma
 
 
 N_DRAWS = 24
-
-
-def random_points(**settings) -> Cell:
-    settings = {"regression": {"kind": "ridge"}, "batch_size": 16, "population": ["queries"]} | settings
-    return minimal_cell(**{"queries": {"kind": "gaussian", "count": 4}} | settings)
+random_points = partial(
+    minimal_cell, regression={"kind": "ridge"}, batch_size=16, population=["queries"],
+    queries={"kind": "gaussian", "count": 4},
+)  # fmt: skip
 
 
 def gain(plain, controlled):

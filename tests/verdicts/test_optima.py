@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -160,9 +161,7 @@ def selected(values, index, index_error: float = 0.0, sides: str = "") -> Select
     return Selected(measure, list(range(len(values))), ("x", "side"), None, diversity)
 
 
-def stated(**entries):
-    ordered = {"kind": "violated_pairs", "against": "chordal", "direction": "increasing", "at_most": 0.0}
-    return claim(**ordered | entries)
+stated = partial(claim, kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
 
 
 def wrong_share(of: Selected, **entries) -> Comparison:

@@ -8,6 +8,7 @@ theory, and is nowhere worse than plain Monte Carlo.
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,15 +17,11 @@ from builders import arrays_of, estimated, minimal_cell, with_contents
 from exact_estimates import Array
 from scipy import stats
 
-from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.members import replicate_statistics
-from simstudy.data.regression import at_queries
-from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.batch import simulate_batch, update
+from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.intervals import COVERAGE
-from simstudy.replicates.moments import EXPANSION, controlled, empty
+from simstudy.replicates.moments import EXPANSION, controlled, stack
 from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 from simstudy.theory import exact_moments, predicted_measures
@@ -161,15 +158,9 @@ def test_printed_errors__cover(name):
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 SIZES, N_BLOCKS, REPETITIONS = (64, 256, 1024), 64, 400
 """Replicates of one repetition, and in how many blocks they are."""
-AT_ONCE = 4e6
-"""Numbers of keys that are held at once."""
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, 0.5]}
 GAUSSIAN = {"kind": "gaussian", "count": 4, "scale": 0.6}
-
-
-def cell_of(**settings):
-    base = {"n_features": 4, "head_dim": 1, "bandwidth": 0.7, "queries": GAUSSIAN, "control": "expansion"}
-    return minimal_cell(**base | settings)
+cell_of = partial(minimal_cell, n_features=4, head_dim=1, bandwidth=0.7, queries=GAUSSIAN, control="expansion")
 
 
 def at(*points):
@@ -213,18 +204,10 @@ LEFT_OUT = [{"logits": "dot_product", "bandwidth": 1.0, "regression": "zero"} | 
 
 
 def blocks_of(cell, first, n_blocks, length):
-    target = at_queries(cell)
-    numbers = cell.data.n_keys * cell.data.n_features * length
-    step = max(1, int(AT_ONCE / numbers))
-    n_statistics = replicate_statistics(members_of(cell, SharedData(cell, 0, 1)), target, cell.statistics).size
-    moments = empty(n_blocks, target, cell.n_members, n_statistics, controlled=cell.controlled)
-    for start in range(0, n_blocks, step):
-        blocks = range(start, min(start + step, n_blocks))
-        place = first + start * length
-        members = members_of(cell, SharedData(cell, place, len(blocks) * length))
-        statistics = replicate_statistics(members, target, cell.statistics)
-        moments = update(moments, blocks, place, members, statistics)
-    return moments
+    """Moments of so many blocks of this length, of the replicates from the first on."""
+    size = 16 * length
+    cell, batches = cell.with_simulation(batch_size=size), range(first // size, first // size + n_blocks // 16)
+    return stack([simulate_batch([cell], batch)[0] for batch in batches])
 
 
 def found_in(cell, moments, blocks=slice(None), *, plain=False):

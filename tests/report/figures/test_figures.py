@@ -55,10 +55,7 @@ def reading(drawing):
     return " ".join(" ".join(text for texts in legend_texts(drawing) for text in texts).split())
 
 
-def curve(**entries):
-    return stated(**{"grid": "angles", "y": "correlation", "x": "angle"} | entries)
-
-
+curve = partial(stated, grid="angles", y="correlation", x="angle")
 SATURATION = curve(grid="many-heads", y="ensemble_variance", x="n_heads", hue="bandwidth", x_scale="log")
 DIVERSITY = stated("diversity", index="vendi", grid="angles", hue="n_keys", panel="regression")
 BY_ANGLE = curve(y="ensemble_variance", hue="n_keys", panel="regression", y_scale="log")
@@ -177,8 +174,7 @@ def leading(tmp_path_factory):
     return build_results(build_design(tmp_path_factory.mktemp("plain"), plain))
 
 
-def single(**entries):
-    return curve(**{"where": {"regression": "zero", "n_keys": 400}} | entries)
+single = partial(curve, where={"regression": "zero", "n_keys": 400})
 
 
 def with_levels(leading: xr.Dataset, source: str, values: list[float]) -> xr.Dataset:
