@@ -59,7 +59,7 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     given = {name: each for name, each in columns.items() if each is not None}
     table = table_of(numbers, validated(Columns, given, place="tied_sets"))
     if not 2 <= (n := len(table.conditions)) <= MOST:
-        raise UserError(f"numbers: {n} conditions; give 2 to {MOST}, or state claims for simstudy.judge")
+        raise UserError(f"numbers: {counted(n, 'condition')}; give 2 to {MOST}, or state claims for simstudy.judge")
     estimates = numbers_of(table._replace(one_look=table.one_look / (n * (n - 1)))).estimates  # Holm's first level
     order = np.argsort(-estimates.values, kind="stable").tolist()
     apart = estimates.differences(order)

@@ -206,7 +206,7 @@ def run(
         raise typer.Exit(run_and_report(loaded, store, claims, **how))
     with ProgressDisplay() as display:
         n_cells, stored = run_share(loaded, share, observer=display, **how)
-    say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
+    say(f"share {share}: {n_cells} of {len(loaded.cells)} cells done", f"stored   {stored}")
 
 
 def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: Any) -> int:

@@ -68,8 +68,7 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
 
     if not isinstance(model, torch.nn.Module):
         raise UserError(f"model of type {type(model).__name__}; give a torch.nn.Module, or arrays of weights")
-    training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
-    if training:
+    if training := [name or type(model).__name__ for name, module in model.named_modules() if module.training]:
         raise UserError(f"{training[0]} is in training mode, where dropout changes attention; call model.eval() first")
     seen = Seen(visit, tile)
 

@@ -164,8 +164,9 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
     """Observe heads that are given as arrays."""
     if set(arrays) == {"weights"}:
         given = _numbers(real_array("weights", arrays["weights"], "(layer, text, head, query, key)"))
-        if given.ndim != 5 or not np.isfinite(given).all() or given.sum(axis=-1, dtype=float).max(initial=0.0) > 1.01:
-            wanted = "finite numbers (layer, text, head, query, key), for each query of sum 1 at most"
+        sums: Any = np.abs(given.sum(axis=-1, dtype=float)) if given.ndim == 5 else np.inf
+        if not (np.all(sums <= 1.01) and sums.any(axis=(2, 3)).all()):
+            wanted = "finite numbers (layer, text, head, query, key), for each query of sum 1 at most, in no text all 0"
             raise UserError(f"weights have shape {given.shape}; give {wanted}")
         for number, texts in enumerate(given):
             layer(str(number)).add(_of_weights(texts), None, None, "queries and keys were not given, weights alone")

@@ -415,7 +415,7 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
     shared = [bool(sets[pair.first] & sets[pair.second]) for pair in found.pairs.itertuples()]
     assert shared == (found.pairs.p >= 0.05).tolist() and "Student" not in found.note
     assert {"a", "b"} <= {name for name, each in zip(order, sets, strict=True) if each & sets[order.index("a")]}
-    refuses("1 conditions; give 2 to 200", simstudy.tied_sets, frame[["a"]])
+    refuses("1 condition; give 2 to 200", simstudy.tied_sets, frame[["a"]])
     assert all(each.error.isna().all() for each in simstudy.tied_sets(frame[:1], looks=looks)[:2])
     for power, names, said in ((9, "b", "In 1 pair units are"), (2, "bcdef", "In 5 pairs units are")):  # by all pairs
         skewed = {"a": np.arange(99.0) ** power} | dict.fromkeys(names, np.zeros(99))

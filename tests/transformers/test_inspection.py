@@ -195,7 +195,7 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
     (W, STATES[0], "give .layer, head, feature, dimension. twice"),
     (W, np.where(STATES > 3, np.nan, STATES), "W_Q, W_K or states hold NaN or infinity; give finite numbers"),
     ({"weights": np.ones((2, 3))}, None, "weights have shape"),
-    ({"weights": np.ones((1, 4, 2, 3, 3))}, None, "for each query of sum 1 at most"),
+    *(({"weights": np.full((1, 4, 2, 3, 3), each)}, None, "sum 1 at most, in no text all 0") for each in (0.0, 1.0)),
 ])  # fmt: skip
 def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
     refuses(said, inspect_heads, arrays, states)
