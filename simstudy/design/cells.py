@@ -179,7 +179,7 @@ def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps
 
 
 def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Steps]) -> Problem:
-    value = cell.coordinates.get(setting, "")
+    value = level(cell.coordinates, setting)
     inside = [setting] if setting in Functions.model_fields else ["parameters", setting]
     steps: Steps = [TABLE_OF[setting], setting] if setting in TABLE_OF else ["functions", *inside]
     steps = ["functions"] if setting == "functions" else steps

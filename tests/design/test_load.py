@@ -69,7 +69,7 @@ OPTIMUM = '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid
     ("bandwidth = [0.5, 1.0]", '"regression.amplitud" = [1]', "grids.angles.factors.regression.amplitud[0] = 1",
      'did you mean "amplitude"?'),
     ("bandwidth = [0.5, 1.0]", 'bandwidth = [{ kind = "log", power = 900, tuned_at = 10000 }]',
-     "grids.angles.factors.bandwidth[0]", "comes to inf, outside"),
+     "grids.angles.factors.bandwidth[0] = 'log(", "comes to inf, outside"),
     ("[grids.angles.factors]", "[grids.angles.factor]", "grids.angles.factor", 'did you mean "factors"?'),
     ("[grids.angles.factors]", "[grids.Angles.factors]", "grids.Angles", "not a valid name; use lower-case"),
     ('name = "tiny"', 'name = "../up"', "study.name = '../up'", "not a valid name; use lower-case"),
