@@ -220,8 +220,8 @@ _COMPARISONS = {"comparison_claim": Variable(("comparison",), "text", "claim tha
         "confidence_upper", "p_against", "p_in_favour", "no_verdict_because",
     )
 }  # fmt: skip
-_AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
-VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _COUNTS | _VERDICTS | _COMPARISONS
+_AVERAGED = _with_errors(MEASURES | STATISTICS | INDEXED_MEASURES, MEASURES)
+VARIABLES: dict[str, Variable] = _AVERAGED | _COUNTS | _VERDICTS | _COMPARISONS
 """Variables of ``results.nc``."""
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simstudy.kernels.few_queries import arrays_for, normalise
-from simstudy.kernels.jit import device_function, inlined, kernel, writable
+from simstudy.kernels.jit import device_function, inlined, kernel
 from simstudy.kernels.lanes import add_products
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, padded
@@ -30,14 +30,9 @@ def compact_moments(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """As `nw_moments`, of weights (1 − |k_q − k_i|²/radius²)_+^power; NaN in an empty window."""
     real = projected_keys.dtype
-    inverse = real.type(1.0 / radius)
-    # Feature-major as the keys are, (R or 1, H, p, Q), and in units of the radius.
-    major = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
-    keys, queries = writable(projected_keys, real), writable(major * inverse, real)
-    noise = np.empty((len(keys), 0)) if variances is None else variances
-    means, grams, _ = arrays_for(keys, noise, queries, False)
-    data = writable(values, real), writable(noise, real)
-    moments_by(power)(inverse, keys, *data, queries, memory_for(*queries.shape[1:], real), means, grams)
+    inverse = real.type(1.0 / radius)  # in whose units queries are
+    given, (means, grams, _) = arrays_for(projected_keys, values, variances, projected_queries * inverse)
+    moments_by(power)(inverse, *given, memory_for(*given[3].shape[1:], real), means, grams)
     return means, None if variances is None else grams
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from simstudy.kernels.elementary import exp2_float32, exp2_float64
-from simstudy.kernels.jit import inlined, kernel
+from simstudy.kernels.jit import inlined, kernel, writable
 from simstudy.kernels.lanes import add_products
 from simstudy.kernels.shifts import set_shifts
 from simstudy.kernels.tiles import (
@@ -29,12 +29,18 @@ _LN_2 = math.log(2.0)
 
 
 def arrays_for(
-    keys: np.ndarray, variances: np.ndarray, queries: np.ndarray, with_mass: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return arrays for means, Gram matrices and logarithms of masses; empty ones for what is not asked for."""
-    shape, n_heads = (len(keys), queries.shape[3], keys.shape[1]), keys.shape[1]
-    grams = (*shape, n_heads) if variances.size else (0, 0, 0, 0)
-    return np.empty(shape), np.empty(grams), np.empty(shape if with_mass else (0, 0, 0))
+    keys: np.ndarray, values: np.ndarray, variances: np.ndarray | None, queries: np.ndarray, with_mass: bool = False
+) -> tuple[list[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return what kernels take, queries feature-major as keys are, (R or 1, H, p, Q), in the precision of these.
+
+    And arrays for means, Gram matrices and logarithms of masses; empty ones for what is not asked for.
+    """
+    major = queries.reshape((-1, *queries.shape[-3:])).transpose(0, 2, 3, 1)
+    noise = np.empty((len(keys), 0)) if variances is None else variances
+    shape, n_heads = (len(keys), major.shape[3], keys.shape[1]), keys.shape[1]
+    grams = np.empty((*shape, n_heads) if noise.size else (0, 0, 0, 0))
+    found = np.empty(shape), grams, np.empty(shape if with_mass else (0, 0, 0))
+    return [writable(each, keys.dtype) for each in (keys, values, noise, major)], found
 
 
 @inlined

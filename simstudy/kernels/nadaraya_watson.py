@@ -37,15 +37,11 @@ def nw_moments(
     if there were no others.  All are NaN where a key is NaN or no logit is finite.  The bits
     for one replicate do not depend on the others.
     """
+    given = projected_keys, values, variances, projected_queries
     if on_cuda():
-        given = projected_keys, values, variances, projected_queries
         return gpu_kernels().nw_moments(*given, bandwidth, logits, with_mass)
-    real = projected_keys.dtype
-    # Feature-major as the keys are, (R or 1, H, p, Q).
-    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
-    keys, queries = writable(projected_keys, real), writable(queries, real)
-    scale = scale_of(logits, float(bandwidth), real)
-    noise = np.empty((len(keys), 0)) if variances is None else variances
+    real, (arrays, found) = projected_keys.dtype, arrays_for(*given, with_mass)
+    (keys, _, _, queries), scale = arrays, scale_of(logits, float(bandwidth), real)
     words = f"u{min(8, lanes(real.itemsize))}"
     seen = (np.empty((0, 0), words),) * 3
     if visible is not None:
@@ -54,8 +50,7 @@ def nw_moments(
         flags = writable(np.pad(visible.T, rest) if np.any(rest) else visible.T, bool).view(words)
         seen = flags, *many_queries.seen_by_strips(flags)
     way = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
-    data, found = (writable(values, real), writable(noise, real)), arrays_for(keys, noise, queries, with_mass)
-    way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(*queries.shape[1:], real), *found)
+    way.MOMENTS[real](*arrays, scale, seen, memory_for(*queries.shape[1:], real), *found)
     means, grams, logs = found
     return means, None if variances is None else grams, logs if with_mass else None
 
