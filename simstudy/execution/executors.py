@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import importlib.util
+import operator
 import os
 import platform
 import queue
@@ -123,23 +124,16 @@ class Executor:
 
 
 class Threads(Executor):
-    """Threads that end with their process; with a backend of joblib each waits for a call that runs there."""
+    """Threads that end with their process; where ``calling`` calls elsewhere, each waits for a call."""
 
-    def __init__(self, pool: ThreadPool, count: int, backend: str = "") -> None:
+    def __init__(self, pool: ThreadPool, count: int, calling: Callable[..., Any] = operator.call) -> None:
         super().__init__(pool, count)
-        self._backend = backend
+        self._calling = calling
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Return the future of a call."""
         future: Future = Future()
-
-        def there() -> Any:
-            import joblib
-
-            return joblib.Parallel(self._count, backend=self._backend)([joblib.delayed(function)(*arguments)])[0]
-
-        call, given = (there, ()) if self._backend else (function, arguments)
-        self._pool.apply_async(call, given, {}, future.set_result, future.set_exception)
+        self._pool.apply_async(self._calling, (function, *arguments), {}, future.set_result, future.set_exception)
         return future
 
 
@@ -190,7 +184,11 @@ def open_executor(
             if joblib is None or executor not in joblib.BACKENDS:
                 known = "serial, threads, processes, cuda, a backend of joblib, or an address such as tls://host:8786"
                 raise UserError(f"executor = {executor!r}: unknown; choose {known}")
-            opened = Threads(held.enter_context(ThreadPool(count)), count, executor)
+
+            def there(function: Callable[..., Any], *arguments: Any) -> Any:
+                return joblib.Parallel(count, backend=executor)([joblib.delayed(function)(*arguments)])[0]
+
+            opened = Threads(held.enter_context(ThreadPool(count)), count, there)
             opened.result(opened.submit(int))  # joblib makes its processes in steps; no second thread may come between
         if not isinstance(executor, Jobs):  # which claim before there is any
             claim(opened.memory(), opened.workers())
@@ -274,11 +272,10 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         if isinstance(found, Unlike):
             executor.set_aside(found)
             waiting.extendleft(reversed(tasks))
-            supply()
-            continue
-        seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
-        supply()  # before its outcomes are stored, so that no worker waits for the disk
-        yield from zip(tasks, found, strict=True)
+        else:
+            seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
+            supply()  # before its outcomes are stored, so that no worker waits for the disk
+            yield from zip(tasks, found, strict=True)
         supply()
 
 

@@ -63,14 +63,14 @@ class CellProgress:
         """True if the stopping rule wants no further batch."""
         return self.done == self.target
 
-    @property
-    def present(self) -> list[int]:
-        """Numbers of the batches that are wanted and stored, in order."""
-        return sorted(batch for batch in self.stored if batch < self.target)
-
     def count_missing(self) -> None:
         """Count what is wanted and not stored."""
-        self.missing = 0 if self.kept and self.target == self.kept[0] else self.target - len(self.present)
+        present = sum(batch < self.target for batch in self.stored)
+        self.missing = 0 if self.kept and self.target == self.kept[0] else self.target - present
+
+    def missing_after(self, count: int) -> int:
+        """Number of the batch that is missing after so many others; the target if fewer are."""
+        return next(islice((n for n in range(self.target) if n not in self.stored), count, None), self.target)
 
     @property
     def expected(self) -> int:
@@ -290,7 +290,7 @@ class RunState:
         for account in self.accounts:
             account.cut = not account.finished
             while not account.finished:
-                account.target = max(account.done, sum(place == batch for place, batch in enumerate(account.present)))
+                account.target = max(account.done, account.missing_after(0))
                 if not account.finished and self._look(account):
                     wanted = max(account.first, account.target)
                     account.cut = account.done < wanted or account.planned.precision.stop != "precision"
@@ -410,10 +410,7 @@ class RunState:
 
         def made() -> Iterator[Task]:
             for sharers in sharing.values():
-                stops = [account.target for account in sharers]
-                if most is not None:
-                    missing = ((b for b in range(each.target) if b not in each.stored) for each in sharers)
-                    stops = [next(islice(each, most, None), stop) for each, stop in zip(missing, stops, strict=True)]
+                stops = [each.target if most is None else each.missing_after(most) for each in sharers]
                 for batch in range(max(stops)):
                     wanted = (each for each, stop in zip(sharers, stops, strict=True) if batch < stop)
                     cell_of = {each.identity: each.planned.cell for each in wanted if batch not in each.stored}
