@@ -41,8 +41,6 @@ BASE: dict[str, Any] = {
     "seed": 7,
     "control": "none",
 }
-
-
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from builders import loaded
 from pydantic import TypeAdapter
 
 from simstudy.design.answerable import draws_of
 from simstudy.design.document import Design, Figure
-from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, labelled
 from simstudy.verdicts.assemble import coordinates
 
@@ -84,9 +84,7 @@ def stated(kind: str = "curve", **entries: Any) -> Any:
 
 
 def build_design(folder: Path, text: str = DESIGN) -> Design:
-    path = folder / "made-up.toml"
-    path.write_text(text, encoding="utf-8")
-    return load_design(path)
+    return loaded(folder, text)
 
 
 def build_results(design: Design) -> xr.Dataset:

@@ -17,25 +17,22 @@ Array = NDArray[np.float64]
 N_BLOCKS = 64
 
 
-def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:
-    """Return an account of one cell; settings are seed, batch_size, remainder, n_blocks, n_replicates and measure.
-
-    Of several measures, value and contribution are dicts.
-    """
-    measure = settings.get("measure", "mse")
+def account(
+    coordinates: dict[str, Any], value: Any, contribution: Array, *, measure: str = "mse", remainder: float = 0.0,
+    n_blocks: int | None = None, n_replicates: int = 0, by_batch: bool = False, seed: int = 1, batch_size: int = 256,
+) -> Any:  # fmt: skip
+    """Return an account of one cell; of several measures, value and contribution are dicts."""
     values, parts = (each if isinstance(each, dict) else {measure: each} for each in (value, contribution))
     performance = SimpleNamespace(
-        estimate=values, contribution=parts, remainder={measure: settings.get("remainder", 0.0)},
-        n_blocks=settings.get("n_blocks", len(parts[measure])), n_replicates=settings.get("n_replicates", 0),
-        by_batch=(by_batch := settings.get("by_batch", False)), block_length=16 if by_batch else 1,
-        mcse={name: np.hypot(np.linalg.norm(part), settings.get("remainder", 0.0)) for name, part in parts.items()},
+        estimate=values, contribution=parts, remainder={measure: remainder}, n_replicates=n_replicates,
+        n_blocks=n_blocks or len(parts[measure]), by_batch=by_batch, block_length=16 if by_batch else 1,
+        mcse={name: np.hypot(np.linalg.norm(part), remainder) for name, part in parts.items()},
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
-    simulation = SimpleNamespace(seed=settings.get("seed", 1))
+    simulation = SimpleNamespace(seed=seed)
     cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, functions="any", population=())
-    counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
     planned = SimpleNamespace(cell=cell, grid="g", counted=frozenset({"coverage", "visible_rank"}))
-    return SimpleNamespace(planned=planned, performance=performance, **counted)
+    return SimpleNamespace(planned=planned, performance=performance, batch_size=batch_size, done=4)
 
 
 def averaged(coordinates: dict[str, Any], replicates: Array, **settings: Any) -> Any:

@@ -17,6 +17,8 @@ DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
 )}  # fmt: skip
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+SETTINGS = ROOT / "simstudy" / "docs" / "settings.rst"
+"""The reference of all settings and measures, which `python tests/pages.py` writes."""
 
 
 class Page(HTMLParser):
@@ -72,10 +74,6 @@ def dom(address: str, folder: Path, *options: str) -> str:
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
                "--virtual-time-budget=20000", "--dump-dom", *options, address]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-SETTINGS = ROOT / "simstudy" / "docs" / "settings.rst"
-"""The reference of all settings and measures, which `python tests/pages.py` writes."""
 
 
 def settings_page() -> str:

@@ -34,8 +34,6 @@ PUBLIC = [f"simstudy.{name}" for name in (*simstudy.__all__, *(f"theory.{each}" 
 PUBLIC += [f"{module.__name__}.{name}" for module in (plots,) for name, value in vars(module).items()
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
 ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
-TEMPLATE = ROOT / "simstudy" / "commands" / "templates" / "heads" / "design.toml"
-FUNCTIONS = ROOT / "simstudy" / "docs" / "functions.rst"
 COMMANDS = typer.main.get_group(app).commands
 
 
@@ -122,7 +120,8 @@ def test_own_matrices__are_answered_as_the_page_says(tmp_path, monkeypatch):
 
 
 def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
-    whole, population = TEMPLATE.read_text(), blocks("toml", OWN_DATA)[0]
+    whole = (ROOT / "simstudy" / "commands" / "templates" / "heads" / "design.toml").read_text()
+    population = blocks("toml", OWN_DATA)[0]
     random_heads = re.sub(r"^\[simulation\].*?(?=^\[)", population, whole, flags=re.DOTALL | re.MULTILINE)
     random_heads = random_heads.replace('"orthogonal"', '"haar"')
     others = re.sub(r"^\[(data|queries|simulation)\].*?(?=^\[)", "", whole, flags=re.DOTALL | re.MULTILINE)
@@ -242,6 +241,7 @@ def test_files_of_a_study__are_all_told_of(study):
 
 
 def test_reference__has_every_public_function_and_all_that_describe_prints():
-    listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", FUNCTIONS.read_text(), flags=re.M)
+    functions = (ROOT / "simstudy" / "docs" / "functions.rst").read_text()
+    listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", functions, flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])
     assert SETTINGS.read_text() == settings_page(), "python tests/pages.py writes it anew"

@@ -17,6 +17,7 @@ from simstudy import head_diversity, nw_ensemble, principal_angles, theory
 from simstudy.data.geometry import GEOMETRIC_INDICES
 
 N, D, H, P, Q = 30, 5, 3, 2, 4
+SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
 
 
 def arguments(seed=0):
@@ -28,9 +29,6 @@ def arguments(seed=0):
         "projections": rng.standard_normal((H, D, P)),
         "bandwidth": 0.8,
     }
-
-
-SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
 
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
@@ -106,13 +104,14 @@ def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
     np.testing.assert_allclose(found, attention, rtol=1e-12)
 
 
-def test_ensemble__is_labelled():
+def test_ensemble_and_geometry__are_labelled():
     given = arguments()
-    found = nw_ensemble(**given)
+    found, angles = nw_ensemble(**given), principal_angles(np.array([[[1.0], [0.0]], [[1.0], [1.0]]]))
     assert found.estimate.dims == ("query",)
     assert found.head_estimate.dims == ("query", "head")
-    assert found.weight_gram.dims == ("query", "head_i", "head_j")
-    for variable in (*found.data_vars.values(), principal_angles(given["projections"]), head_diversity(np.eye(3))):
+    assert found.weight_gram.dims == ("query", "head_i", "head_j") and angles.dims == ("head_i", "head_j", "angle")
+    np.testing.assert_allclose(angles[..., 0], [[0, np.pi / 4], [np.pi / 4, 0]], atol=1e-15)
+    for variable in (*found.data_vars.values(), angles, head_diversity(np.eye(3))):
         assert variable.dtype == np.float64
         assert all(variable.attrs[text] for text in ("long_name", "units", "formula"))
 
@@ -146,12 +145,6 @@ def test_common_shift_of_keys_and_queries__takes_no_digit(shift, outlier):
     projections, values = rng.normal(size=(4, 3, 2)), rng.normal(size=30)
     found, expected = (nw_ensemble(k, values, q, projections, 0.7) for k, q in ((keys, queries), exact))
     np.testing.assert_allclose(found.head_estimate[1:], expected.head_estimate[1:], rtol=1e-12)
-
-
-def test_principal_angles__between_two_lines():
-    found = principal_angles(np.array([[[1.0], [0.0]], [[1.0], [1.0]]]))
-    assert found.dims == ("head_i", "head_j", "angle")
-    np.testing.assert_allclose(found[..., 0], [[0, np.pi / 4], [np.pi / 4, 0]], atol=1e-15)
 
 
 def test_head_diversity__by_name():

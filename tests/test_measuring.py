@@ -31,14 +31,12 @@ PRINTED = {
     "relative_error_of_model_se": "-3.0493 (6.9011)  -4.0156 (6.8286)", "coverage": "0.9500 (0.0218) 0.9400 (0.0237)",
     "bias_eliminated_coverage": "0.9500 (0.0218) 0.9500 (0.0218)", "rejection_rate": "0.3600 (0.0480) 0.3800 (0.0485)",
 }  # fmt: skip
+measured = partial(simstudy.performance, truth=-0.5, estimate="theta", method="model", reference="Cox")
 
 
 def long(wide):
     parts = [wide[[f"theta_{m}", f"se_{m}"]].set_axis(["theta", "se"], axis=1).assign(model=m) for m in ("Cox", "Exp")]
     return pd.concat(parts).reset_index(names="dataset")
-
-
-measured = partial(simstudy.performance, truth=-0.5, estimate="theta", method="model", reference="Cox")
 
 
 @pytest.mark.parametrize("measure", PRINTED)

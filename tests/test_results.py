@@ -11,7 +11,6 @@ from builders_results import build_design, build_results
 
 import simstudy
 from simstudy.design.measures import LENGTHS, described
-from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_tree
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.performance import MOST_BLOCKS
@@ -157,11 +156,11 @@ def test_results_with_other_contents_than_the_design__get_no_report(tmp_path):
         whole.drop_vars(min(stored)),
         whole.assign_attrs(factors="corners: angle, bandwidth"),
     ):
-        with pytest.raises(UserError, match="lacks cells, claims or figures of the design; run the study again"):
-            require_same_design(lacking, design, Store(tmp_path))
+        told = "lacks cells, claims or figures of the design; run the study again"
+        refuses(told, require_same_design, lacking, design, Store(tmp_path))
 
 
-PAIRS = [({"angle": 0, "bandwidth": 0.5}, {"angle": 90, "bandwidth": 0.5}), (0, 5)]
+ONE, OTHER = ({"angle": angle, "bandwidth": 0.5} for angle in (0, 90))
 COMPARED = """[claims.{name}]
 statement = "s"
 kind = "larger_than"
@@ -202,8 +201,7 @@ def compared(tmp_path_factory) -> xr.Dataset:
 @pytest.mark.parametrize("name", ["difference", "ratio"])
 def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(compared, name):
     (row,) = np.flatnonzero(compared.comparison_claim == name)
-    a, b = PAIRS[0]
-    found = simstudy.contrast(compared, a, b, "mse", ratio=name == "ratio")
+    found = simstudy.contrast(compared, ONE, OTHER, "mse", ratio=name == "ratio")
     assert found.statistic == compared.comparison_statistic.values[row]
     assert found.estimate == compared.comparison_estimate.values[row]
     assert found.mcse == compared.comparison_mcse.values[row]
@@ -216,15 +214,14 @@ def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(compared, name):
 
 
 def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_others(compared):
-    a, b = PAIRS[0]
-    shares = [simstudy.details(compared, where).mse_contribution.values for where in (a, b, ELSEWHERE)]
-    paired, apart = (simstudy.contrast(compared, a, other, "mse") for other in (b, ELSEWHERE))
+    shares = [simstudy.details(compared, where).mse_contribution.values for where in (ONE, OTHER, ELSEWHERE)]
+    paired, apart = (simstudy.contrast(compared, ONE, other, "mse") for other in (OTHER, ELSEWHERE))
     for found, share in ((paired, shares[0] - shares[1]), (apart, np.concatenate([shares[0], shares[2]]))):
         assert found.mcse == pytest.approx(np.linalg.norm(share) * widening_of(share), rel=0.05)
     assert paired.paired and not apart.paired and "independent cells" in repr(apart)
     assert apart.statistic == "mse at grid = angles, angle = 0, bandwidth = 0.5 minus grid = elsewhere"
-    with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in batches of different sizes"):
-        simstudy.contrast(compared, a, {"grid": "coarse"}, "mse")
+    told = r"share replicates \(seed = 7\) in batches of different sizes"
+    refuses(told, simstudy.contrast, compared, ONE, {"grid": "coarse"}, "mse")
 
 
 def test_contrast__without_a_sound_error_has_no_interval_and_says_why(compared):

@@ -6,9 +6,6 @@ from pathlib import Path
 
 from commands import ROOT, environment, python
 
-DESIGNS = {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")}
-
-
 # In one process, as each imports for seconds, and the new design with fewer replicates.  The heads of the other one
 # are in files.
 COMMANDS = """
@@ -43,7 +40,7 @@ def test_wheel__holds_its_notes_and_shipped_designs_that_are_found_by_name_and_a
     assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # verdicts of so few replicates may be others
     shown, _, status = ended.stdout.partition("{")
     designs = {Path(line) for line in shown.splitlines()}
-    assert {path.parent.name for path in designs} == DESIGNS
+    assert {path.parent.name for path in designs} == {path.parent.name for path in ROOT.glob("designs/*/design.toml")}
     assert {path.parents[1] for path in designs} == {installed / "simstudy" / "designs"}
     cells, _ = json.JSONDecoder().raw_decode("{" + status)
     assert len(cells["cells"]) > 500

@@ -189,8 +189,6 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
 
 SIX_QUERIES = {"kind": "gaussian", "count": 6}
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-
-
 ALONE, LAYER, TORCH = ({"reference": f"{of}attention"} for of in ("", "multi_head_", "torch_multi_head_"))
 WEIGHTED, SINGLE = {"combination": [0.5, -0.2, 0.9]}, {"dtype": "float32"}
 TREATED = [{"noise_treatment": each, "query_projections": other} for each, other in itertools.product(

@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from workloads import Size
@@ -12,8 +12,7 @@ from simstudy.kernels.jit import kernel
 from simstudy.kernels.vectors import at_least, lanes, load, store_four
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(NamedTuple):
     """Median of the ratios of times taken in the same round, with its quartiles."""
 
     median: float
@@ -24,8 +23,7 @@ class Ratio:
         return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One line: what was done, by whom, at which size, and the figure with its meaning."""
 
     work: str

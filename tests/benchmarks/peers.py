@@ -23,6 +23,11 @@ from simstudy.kernels.jit import aligned
 COMPILER = "cc"
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-funroll-loops", "-fPIC")
 _NAMES = {"float32": ("float", ctypes.c_float), "float64": ("double", ctypes.c_double)}
+Job = Callable[[np.ndarray, np.ndarray], Any]
+"""Takes keys (R, d, n) and values (R, n)."""
+_QUERIES_AT_ONCE = 8
+_ENSEMBLES_AT_ONCE = 8
+"""What fused attention takes in one call: fewer leave it waiting for calls, more leave the caches."""
 
 
 @functools.cache
@@ -58,13 +63,6 @@ def job_of(arrays: Arrays, with_gram: bool) -> Callable[[np.ndarray, np.ndarray]
         return (means, grams) if with_gram else means
 
     return job
-
-
-Job = Callable[[np.ndarray, np.ndarray], Any]
-"""Takes keys (R, d, n) and values (R, n)."""
-_QUERIES_AT_ONCE = 8
-_ENSEMBLES_AT_ONCE = 8
-"""What fused attention takes in one call: fewer leave it waiting for calls, more leave the caches."""
 
 
 @dataclass(frozen=True)

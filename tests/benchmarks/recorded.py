@@ -41,6 +41,7 @@ RECORDED = {
 Medians of 25 (`znver4`) and 26 November 2026; of 256 bits, code for AVX2 on a Zen 5.  Of another class: its own.
 """
 CLASSES = ("znver5, vectors of 512 bits", "znver3, vectors of 256 bits", "znver4, vectors of 512 bits")
+HEAD = f"Processor: {PROCESSOR}\n\n| work | size | who | value | unit |\n|---|---|---|---|---|"
 
 
 def lost(rows: Iterable[Row], kind: str = PROCESSOR) -> list[str]:
@@ -51,9 +52,6 @@ def lost(rows: Iterable[Row], kind: str = PROCESSOR) -> list[str]:
         if known and row.value.median < (1 - (LOSS if row.who == SHARE else RATIO_LOSS)) * known:
             found.append(f"{row.work} {row.size}, {row.who}: {row.value.median:.2f}, recorded {known:.2f}")
     return found
-
-
-HEAD = f"Processor: {PROCESSOR}\n\n| work | size | who | value | unit |\n|---|---|---|---|---|"
 
 
 def line(row: Row) -> str:

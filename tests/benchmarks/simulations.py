@@ -30,7 +30,6 @@ def sample(draw, n, law):
 
 
 def mean(x):
-    """The mean."""
     return {"estimate": x.mean(axis=-1)}
 
 
@@ -46,7 +45,6 @@ def trimmed_more(x):
 
 
 def median(x):
-    """The median."""
     return {"estimate": np.median(x, axis=-1)}
 
 

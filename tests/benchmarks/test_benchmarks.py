@@ -19,14 +19,6 @@ from workloads import TINY
 SMALL = replace(TINY, replicates=16)
 
 
-def naive_moments(arrays):
-    keys, values, u, points = (x.astype(float) for x in (arrays.keys, arrays.values, arrays.projections, arrays.points))
-    projected, queries = np.einsum("rdn,hdp->rhnp", keys, u), np.einsum("qd,hdp->qhp", points, u)
-    found = [naive.moments({"logits": arrays.logits}, k, y, np.ones(len(y)), queries, arrays.bandwidth)
-             for k, y in zip(projected, values, strict=True)]  # fmt: skip
-    return [np.array(each) for each in zip(*found, strict=True)]
-
-
 @pytest.fixture(scope="module", params=["distance", "dot_product"])
 def arrays(request):
     return workloads.draw(replace(TINY, logits=request.param))
@@ -34,7 +26,12 @@ def arrays(request):
 
 @pytest.fixture(scope="module")
 def expected(arrays):
-    return naive_moments(arrays)
+    """Means and Gram matrices by loops."""
+    keys, values, u, points = (x.astype(float) for x in (arrays.keys, arrays.values, arrays.projections, arrays.points))
+    projected, queries = np.einsum("rdn,hdp->rhnp", keys, u), np.einsum("qd,hdp->qhp", points, u)
+    found = [naive.moments({"logits": arrays.logits}, k, y, np.ones(len(y)), queries, arrays.bandwidth)
+             for k, y in zip(projected, values, strict=True)]  # fmt: skip
+    return [np.array(each) for each in zip(*found, strict=True)]
 
 
 def close(found, expected):

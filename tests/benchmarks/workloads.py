@@ -42,6 +42,11 @@ LAYERS = (
     Size("layer, 32 dimensions", 1024, 384, 12, 64, 1, 32, logits="dot_product"),
 )
 TINY = Size("tiny", 48, 9, 3, 5, 2)
+POPULATIONS = (
+    (64, 2, 2, 1), (64, 4, 4, 16), (32, 4, 8, 128), (256, 1, 1, 1), (256, 4, 16, 4), (256, 4, 16, 64), (256, 8, 4, 256),
+    (1024, 8, 4, 4), (1024, 4, 2, 64), (1024, 8, 64, 16), (4096, 2, 4, 4), (4096, 8, 16, 16),
+)  # fmt: skip
+"""Keys, heads, dimensions of a head, queries."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +104,6 @@ def cell(size: Size, treatment: str) -> Cell:
         noise_sd=0.5, noise_treatment=treatment, dtype=size.dtype, queries={"kind": "gaussian", "count": size.queries},
         batch_size=N_BLOCKS * size.replicates,
     )  # fmt: skip
-
-
-POPULATIONS = (
-    (64, 2, 2, 1), (64, 4, 4, 16), (32, 4, 8, 128), (256, 1, 1, 1), (256, 4, 16, 4), (256, 4, 16, 64), (256, 8, 4, 256),
-    (1024, 8, 4, 4), (1024, 4, 2, 64), (1024, 8, 64, 16), (4096, 2, 4, 4), (4096, 8, 16, 16),
-)  # fmt: skip
-"""Keys, heads, dimensions of a head, queries."""
 
 
 def attention_cell(n_queries: int = 4, head_dim: int = 64, **settings: Any) -> Cell:

@@ -16,7 +16,18 @@ from simstudy.design.cells import impossibilities
 from simstudy.design.settings.cell import Cell
 
 make = partial(minimal_cell, n_features=20, seed=0, n_heads=4, arrangement="aligned")
+ROTATION = np.linalg.qr(np.random.default_rng(3).standard_normal((4, 4)))[0]
 haar = partial(make, n_features=7, head_dim=3, n_heads=2, arrangement="haar_redrawn")
+ARRANGEMENTS = [
+    ({"arrangement": "aligned"}, (0, 0, 0)),
+    ({"arrangement": "orthogonal"}, (90, 90, 90)),
+    ({"arrangement": "rotated", "angle": 0}, (0, 0, 0)),
+    ({"arrangement": "rotated", "angle": 1e-6}, (1e-6, 1e-6, 1e-6)),
+    ({"arrangement": "rotated", "angle": 37}, (37, 37, 37)),
+    ({"arrangement": "rotated", "angle": 90}, (90, 90, 90)),
+    ({"arrangement": "principal_angles", "principal_angles": (60, 0, 20)}, (0, 20, 60)),
+    ({"arrangement": "principal_angles", "principal_angles": (0, 90, 45)}, (0, 45, 90)),
+]
 
 
 def heads(shape, seed=0):
@@ -26,9 +37,6 @@ def heads(shape, seed=0):
 
 def named(projections, bandwidth=0.6):
     return dict(zip(GEOMETRIC_INDICES, diversity_indices(projections, bandwidth), strict=True))
-
-
-ROTATION = np.linalg.qr(heads((4, 4), 3))[0]
 
 
 @pytest.mark.parametrize("degrees", [(0, 90), (45, 45), (10, 20), (44.9, 45.1), (0, 0), (90, 90)])
@@ -73,18 +81,6 @@ def test_logdet__keeps_its_digits_at_any_bandwidth(bandwidth):
     log = math.log((1 + ratio).numerator) - math.log((1 + ratio).denominator) if ratio > 1e-3 else math.log1p(ratio)
     found = named(naive.turned([math.radians(30)], np.eye(2)), bandwidth)["logdet"]
     assert found == pytest.approx(log / 2, rel=1e-12, abs=1e-300)
-
-
-ARRANGEMENTS = [
-    ({"arrangement": "aligned"}, (0, 0, 0)),
-    ({"arrangement": "orthogonal"}, (90, 90, 90)),
-    ({"arrangement": "rotated", "angle": 0}, (0, 0, 0)),
-    ({"arrangement": "rotated", "angle": 1e-6}, (1e-6, 1e-6, 1e-6)),
-    ({"arrangement": "rotated", "angle": 37}, (37, 37, 37)),
-    ({"arrangement": "rotated", "angle": 90}, (90, 90, 90)),
-    ({"arrangement": "principal_angles", "principal_angles": (60, 0, 20)}, (0, 20, 60)),
-    ({"arrangement": "principal_angles", "principal_angles": (0, 90, 45)}, (0, 45, 90)),
-]
 
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 5])

@@ -195,12 +195,9 @@ def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in
     assert len(np.unique(draw_rows(sampled((), n_keys=4000), 0, 8))) == N_WINE
 
 
-def test_theory__is_blank_with_the_reason():
+def test_rows__are_a_population_of_no_theory_and_none_without_replacement_or_without_data():
     (theory,) = predict([planned(sampled())])
     assert theory["exact"].reason == "rows are a population: theory holds for given ones"
-
-
-def test_rows__are_no_population_without_replacement_or_without_data():
     assert sampled(sampling="without").population == ()
     assert minimal_cell(population=["rows"]).population == ()
     settings = {"noise": "residuals", "regression": FITTED, "noise_sd": 1.0}

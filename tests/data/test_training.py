@@ -18,6 +18,22 @@ from simstudy.kernels import philox
 
 STREAM = "243f6a8885a308d313198a2e03707344"
 ONES = 0xFFFFFFFF
+KEYS = {
+    "identity": {"kind": "gaussian"},
+    "equicorrelated": {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
+    "autoregressive": {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6},
+    "sphere": {"kind": "sphere", "radius": 2.0},
+    "student_t": {"kind": "student_t", "df": 9.0},
+    "mixture": {"kind": "mixture", "n_components": 3, "separation": 2.0},
+}
+IN_TIME = {"in_time": {"kind": "autoregressive", "coefficient": 0.9}}
+ALL_KEYS = KEYS | IN_TIME
+D = 5
+NOISE = {
+    "gaussian": {"kind": "gaussian"},
+    "student_t": {"kind": "student_t", "df": 10.0},
+    "heteroscedastic": {"kind": "heteroscedastic", "strength": 2.0},
+}
 
 
 @pytest.mark.parametrize("counter, key, answer", [
@@ -64,24 +80,6 @@ def test_distinct_addresses_give_distinct_numbers():
 @pytest.mark.parametrize(("first", "count"), [(-1, 1), (2**56, 1), (2**56 - 1, 2)])
 def test_replicates_beyond_the_address_space_are_refused(first, count):
     refuses("replicates", normals, STREAM, Role.KEYS, first, count, 1, 1, error=ValueError)
-
-
-KEYS = {
-    "identity": {"kind": "gaussian"},
-    "equicorrelated": {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.4},
-    "autoregressive": {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6},
-    "sphere": {"kind": "sphere", "radius": 2.0},
-    "student_t": {"kind": "student_t", "df": 9.0},
-    "mixture": {"kind": "mixture", "n_components": 3, "separation": 2.0},
-}
-IN_TIME = {"in_time": {"kind": "autoregressive", "coefficient": 0.9}}
-ALL_KEYS = KEYS | IN_TIME
-D = 5
-NOISE = {
-    "gaussian": {"kind": "gaussian"},
-    "student_t": {"kind": "student_t", "df": 10.0},
-    "heteroscedastic": {"kind": "heteroscedastic", "strength": 2.0},
-}
 
 
 def make(keys="gaussian", n=50, d=D, **settings):

@@ -34,9 +34,6 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     assert "profiles.full.precision.max_replicates = 10: below min_replicates = 64" in told
 
 
-OPTIMUM = '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"\nx = "angle"\n'
-
-
 @pytest.mark.parametrize("old, new, entry, remedy", [
     # what is stated, what takes its place, the entry that is named, the remedy
     ("n_keys = 40", 'n_keys = "many"', "data.n_keys = 'many'", "Input should be a valid integer"),
@@ -92,7 +89,8 @@ OPTIMUM = '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid
     ('y = "mse"', 'y = "msee"', "figures.mse.y = 'msee'", 'did you mean "mse"?'),
     ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle'", "is 0 in a cell and has no logarithm"),
     ('hue = "bandwidth"', 'hues = "bandwidth"', "figures.mse.hues = 'bandwidth'", 'did you mean "hue"?'),
-    ("[profiles.quick]", f'{OPTIMUM}over = "bandwidth"', "figures.best.over = 'bandwidth'", "or more different values"),
+    ("[profiles.quick]", '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"\n'
+     'x = "angle"\nover = "bandwidth"', "figures.best.over = 'bandwidth'", "or more different values"),
     ('hue = "bandwidth"', 'index = "vendi"', "figures.mse.index = 'vendi'", "unknown key; known: title"),
     ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid = 'angels'", 'mean "angles"?'),
     ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index", "state index for measure"),

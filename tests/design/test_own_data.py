@@ -11,8 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from simstudy.execution.provenance import provenance
 
-RNG = np.random.default_rng(3)
-NUMBERS = RNG.normal(size=(30, 4)) * [1.0, 5.0, 0.1, 2.0] + [0.0, 100.0, 0.0, -3.0]
+NUMBERS = np.random.default_rng(3).normal(size=(30, 4)) * [1.0, 5.0, 0.1, 2.0] + [0.0, 100.0, 0.0, -3.0]
 
 
 def cell_of(path="sklearn:diabetes", folder=".", seed=7, regression="zero", noise="gaussian", **settings):
@@ -111,19 +110,6 @@ def design_with(keys, *edits):
     return text
 
 
-FILES = {
-    "nan.npy": np.array([[1.0, np.nan], [2.0, 3.0]]),
-    "line.npy": np.ones(4),
-    "few.npy": np.ones((1, 6)),
-    "constant.npy": np.column_stack([np.ones(5), np.arange(5.0), np.zeros(5)]),
-    "text.csv": "a,b\n1,2\n3,x\n",
-    "gap.csv": "a,b\n1,2\n3,\n",
-    "twice.csv": "a,b\n1,2\n3,4\n",
-    "none.csv": "",
-    "other.txt": "1",
-}
-
-
 @pytest.mark.parametrize("stated, expected", [
     ('path = "absent.npy"', "cannot be read: No such file"),
     ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
@@ -143,7 +129,10 @@ FILES = {
     ('path = "sklearn:diabetes", sampling = "twice"', "Input should be 'with_replacement' or 'without'"),
 ])  # fmt: skip
 def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
-    for name, content in FILES.items():
+    arrays = {"nan.npy": np.array([[1.0, np.nan], [2.0, 3.0]]), "line.npy": np.ones(4), "few.npy": np.ones((1, 6))}
+    arrays["constant.npy"] = np.column_stack([np.ones(5), np.arange(5.0), np.zeros(5)])
+    texts = {"text.csv": "a,b\n1,2\n3,x\n", "gap.csv": "a,b\n1,2\n3,\n", "twice.csv": "a,b\n1,2\n3,4\n"}
+    for name, content in (arrays | texts | {"none.csv": "", "other.txt": "1"}).items():
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
     message = mistakes(tmp_path, design_with(f'{{ kind = "file", {stated} }}'))
     assert expected in message and message.count("data.") == 1, message
@@ -153,8 +142,6 @@ COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'
 DIABETES = f'{{ kind = "file", path = "sklearn:diabetes", response = "target", held_out = 4, {COLUMNS} }}'
 REGRESSION = 'regression = { kind = "ridge" }'
 QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 }\n\n[simulation]')
-
-
 FITTED = (REGRESSION, 'regression = "fitted"\nnoise = "residuals"')
 WITHOUT = DIABETES.replace("held_out = 4", 'held_out = 4, sampling = "without"')
 

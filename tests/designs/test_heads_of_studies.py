@@ -11,6 +11,11 @@ from scipy.optimize import minimize
 from scipy.special import i0, softmax
 
 RNG = np.random.default_rng(3)
+HIERARCHICAL = functions_of("hierarchical")
+HOPFIELD = functions_of("hopfield-state")
+IDENTIFIABILITY = functions_of("identifiability")
+TEMPERATURE = functions_of("temperature")
+VARIANTS = functions_of("variants")
 
 
 @pytest.mark.parametrize("d", [5, 2])
@@ -26,14 +31,10 @@ def test_error_of_the_best_head__is_the_least_that_a_search_finds(d):
     best = min((minimize(missed, rng.normal(size=2 * d)) for _ in range(4)), key=lambda found: found.fun)
     whole = ((logits - logits.mean(axis=1, keepdims=True)) ** 2).sum()
     query, key = best.x.reshape(2, d)
-    weights = [np.exp(each) for each in (np.outer(tokens @ query, tokens @ key), logits)]
-    drawn, wanted = (each / each.sum(axis=1, keepdims=True) for each in weights)
+    drawn, wanted = softmax([np.outer(tokens @ query, tokens @ key), logits], axis=2)
     found = functions_of("head-limits")["best_head"](tokens[None], logits[None], 1)
     assert found["pattern_error"][0] == pytest.approx(best.fun / whole, rel=1e-5)
     assert found["pattern_distance"][0] == pytest.approx(np.abs(drawn - wanted).sum() / 8, rel=1e-3)
-
-
-HIERARCHICAL = functions_of("hierarchical")
 
 
 def seen_at(x, level, i, causal):
@@ -63,8 +64,7 @@ def test_hierarchical_estimator__is_that_of_loops():
     total = 0.0
     for q in queries:
         distances = [sum((q - seen_at(x, level, i, False)) ** 2 for level in range(3)) / 3 for i in range(22)]
-        kernel = np.exp(-np.array(distances) / (2.0 * b**2))
-        weights = kernel / kernel.sum()
+        weights = softmax(-np.array(distances) / (2.0 * b**2))
         total += (weights @ np.sin(2.0 * x) - math.sin(2.0 * q)) ** 2 + 0.3**2 * (weights**2).sum()
     found = HIERARCHICAL["regress"](x[None], queries[None], 3, b, noise_sd=0.3)["squared_error"]
     assert found == pytest.approx(total / 3, rel=1e-10)
@@ -91,9 +91,6 @@ def test_hierarchical_causal_layer__sees_no_later_token_and_is_ordinary_at_one_l
     found = HIERARCHICAL["attend"](**given)
     assert found["future_effect"].max() == 0.0 and (found["attention_gap"] < 1e-12).all() == (levels == 1)
     assert HIERARCHICAL["attend"](**given, downsampling="chunk")["future_effect"].max() > 1e-3 or levels == 1
-
-
-HOPFIELD = functions_of("hopfield-state")
 
 
 @pytest.mark.parametrize("key_scale", ["raw", "normalised"])
@@ -130,9 +127,6 @@ def test_hopfield_memory__counts_what_followed_the_same_tokens(leak, order):
         places = [t for t in range(order, 300) if (tokens[t - order : t] == tokens[-order:]).all()]
         counts = np.bincount(tokens[places], minlength=3)
         assert error == pytest.approx((((counts / counts.sum()) - law) ** 2).sum(), abs=1e-3 if order == 1 else 0.05)
-
-
-IDENTIFIABILITY = functions_of("identifiability")
 
 
 @pytest.mark.parametrize("held", [1, 2, 8])
@@ -243,10 +237,6 @@ def test_gradients_of_learned_heads__are_those_of_small_steps():
         bend = [descent(K + s * shift, OUTPUTS, z, length, 3, 0.6)[0][0] for s in (-1, 1)]
         assert pull[0, h] == pytest.approx((rise[1] - rise[0]) / (2 * step), rel=1e-5)
         assert turn[0, h] == pytest.approx((bend[1] - bend[0]) / (2 * step), rel=1e-5)
-
-
-TEMPERATURE = functions_of("temperature")
-VARIANTS = functions_of("variants")
 
 
 def harmonic(problem, d, u):

@@ -17,6 +17,9 @@ from simstudy.theory import averaged_noise_ratio
 
 ANSWERS = runpy.run_path(str(ROOT / "designs" / "answers.py"))
 STATED = ("sentence", "answer", "condition", "study", "claim", "words")
+TICKETS = functions_of("lottery-tickets")
+RNG = np.random.default_rng(5)
+COLONIES = functions_of("published-colonies")
 
 
 def test_page__is_that_of_its_numbers_and_these_are_of_the_claims_that_the_sentences_name():
@@ -33,10 +36,6 @@ def test_page__is_that_of_its_numbers_and_these_are_of_the_claims_that_the_sente
 def test_number__has_two_digits_of_its_error():
     assert ANSWERS["number"]("0.123456", "0.00789") == "0.1235 ± 0.0079"
     assert ANSWERS["number"]("123.4", "15") == "123 ± 15" and ANSWERS["number"]("4e-16", "1e-17") == "4e-16"
-
-
-TICKETS = functions_of("lottery-tickets")
-RNG = np.random.default_rng(5)
 
 
 def nearest(numbers, target):
@@ -154,9 +153,6 @@ def test_fibonacci_learners__tend_to_the_cube_of_the_golden_ratio():
     assert learners(200) == pytest.approx(((1 + 5**0.5) / 2) ** 3, rel=1e-12)
 
 
-COLONIES = functions_of("published-colonies")
-
-
 def colony_of(rng, n_ants, sites, gap, exploration, n_steps, quorum):
     """Estimates (ant, site), and the same without noise: one random number after the other."""
     quality = [10 - gap * s / (sites - 1) for s in range(sites)]
@@ -181,11 +177,6 @@ def colony_of(rng, n_ants, sites, gap, exploration, n_steps, quorum):
     return np.array(estimates), np.where([[bool(x) for x in row] for row in seen], quality, 0.0)
 
 
-def correlation_of(rows, signal):
-    rows = [row for row, known in zip(rows, signal, strict=True) if np.count_nonzero(known) > 1]
-    return np.mean([np.corrcoef(one, other)[0, 1] for one, other in itertools.combinations(rows, 2)])
-
-
 @pytest.mark.parametrize(("exploration", "quorum", "n_steps"), [(0.2, 20.0, 9), (0.8, 4.0, 12), (0.5, 20.0, 2)])
 def test_colony__is_that_of_ants_one_by_one(exploration, quorum, n_steps):
     known = {"sites": 4, "gap": 4.0, "exploration": exploration, "n_steps": n_steps, "quorum": quorum}
@@ -195,7 +186,9 @@ def test_colony__is_that_of_ants_one_by_one(exploration, quorum, n_steps):
         estimates, signal = colony_of(rng, 6, **known)
         np.testing.assert_allclose(data["estimates"][r], estimates, rtol=1e-12)
         for name, rows in (("site", estimates), ("error", estimates - signal)):
-            assert found[f"{name}_correlation"][r] == pytest.approx(correlation_of(rows, signal), rel=1e-10)
+            kept = [row for row, known in zip(rows, signal, strict=True) if np.count_nonzero(known) > 1]
+            each = [np.corrcoef(one, other)[0, 1] for one, other in itertools.combinations(kept, 2)]
+            assert found[f"{name}_correlation"][r] == pytest.approx(np.mean(each), rel=1e-10)
 
 
 @pytest.mark.parametrize("each_ant", [False, True])

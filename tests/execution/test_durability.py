@@ -24,6 +24,7 @@ from simstudy.execution import executors, provenance
 from simstudy.execution.provenance import PACKAGE, engine, identity_of
 from simstudy.execution.state import RunState
 from simstudy.execution.store import entry_of, payloads, store_of
+from simstudy.kernels.compiled import digest
 from simstudy.kernels.settings import processor
 
 
@@ -177,14 +178,12 @@ LARGE = edited(edited(LARGE, "angle = [0, 90]", 'combination = ["uniform", "opti
 LARGE = edited(LARGE, "min_replicates = 64", "min_replicates = 384")
 LARGE = edited(LARGE, "[estimator]", '[estimator]\nnormaliser = { kind = "compact", power = 1 }')
 LARGE = re.sub(r"(?s)\[claims.*?(?=\[profiles)", "", edited(LARGE, "[0.5]", "[1.5]") + QUERIES)
+FOLDED = {"fixed": LONG, "many": MANY, "drawn": DRAWN, "twice": TWICE, "large": LARGE}
 
 
 def further(text: str) -> str:
     """The same with more replicates."""
     return re.sub(r"= (1200|2000|3024|3824)\b", lambda found: f"= {int(found[1]) + 800}", text)
-
-
-FOLDED = {"fixed": LONG, "many": MANY, "drawn": DRAWN, "twice": TWICE, "large": LARGE}
 
 
 @pytest.mark.parametrize("text", FOLDED.values(), ids=FOLDED)
@@ -316,10 +315,11 @@ NONE = ("CUDA_LOG_SIZE", "NUMBA_NUM_THREADS", "CACHE_DIR", "DISABLE_PERFORMANCE_
 
 
 @pytest.mark.parametrize("name", BITS + NONE)
-def test_settings_of_the_compiler__are_of_the_engine_if_they_change_bits(name, monkeypatch):
-    before = processor()
+def test_settings_of_the_compiler__are_of_the_engine_and_of_the_cache_if_they_change_bits(name, monkeypatch):
+    before = processor(), digest()
     monkeypatch.setattr(numba.config, name, "another")
-    assert (processor() != before) == (name in BITS)
+    found = processor(), digest()  # of batches, and of compiled code
+    assert [one != other for one, other in zip(before, found, strict=True)] == [name in BITS] * 2
 
 
 def test_code_that_numpy_and_its_linear_algebra_run__is_of_the_engine(monkeypatch):

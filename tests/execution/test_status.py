@@ -21,6 +21,9 @@ from simstudy.report.progress import status_line
 from simstudy.results import cells_of
 from simstudy.study import rules_of, run_share
 
+BUDGETED = edited(DESIGN, "[grids.angles.factors]", "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]")
+BUDGETED = edited(BUDGETED, "mse = 0.05", "mse = 0.001")
+
 
 @pytest.fixture
 def finished(tmp_path, tiny):
@@ -99,10 +102,6 @@ def test_pilot__is_part_of_the_run_and_predicts_its_size(tmp_path, monkeypatch):
     assert total == pytest.approx(int((results.n_replicates + results.n_failed).sum()), rel=0.35)
     assert predicted["angles"].batches == pytest.approx(len(whole) - len(pilot), rel=0.45)
     assert found.seconds(4) == pytest.approx(found.seconds(1) / 4) and found.peak_MiB > 50
-
-
-BUDGETED = edited(DESIGN, "[grids.angles.factors]", "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]")
-BUDGETED = edited(BUDGETED, "mse = 0.05", "mse = 0.001")
 
 
 @pytest.fixture

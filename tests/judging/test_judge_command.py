@@ -8,13 +8,12 @@ import pytest
 from commands import ROOT
 from pages import blocks, lacking
 
-EXAMPLES = ROOT / "designs" / "examples" / "numbers"
 PAGE = "simstudy/docs/your-numbers.md"
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "designs" / "examples" / "numbers", tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

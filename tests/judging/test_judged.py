@@ -24,6 +24,9 @@ CONDITIONS = [{"model": model, "size": size} for model in "AB" for size in (10, 
 WIDE = pd.DataFrame(VALUES, columns=pd.MultiIndex.from_product([["A", "B"], [10, 20]], names=["model", "size"]))
 LONG = WIDE.rename_axis("task").stack(["model", "size"]).rename("score").reset_index()
 OF_LONG = {"unit": "task", "value": "score"}
+RNG = np.random.default_rng(0)
+PAIR = pd.DataFrame({"a": RNG.normal(size=100), "b": RNG.normal(size=100)})
+AGAINST = {"where": {"condition": "a"}, "versus": {"condition": "b"}}
 
 
 def estimates(numbers, **columns):
@@ -154,11 +157,6 @@ HOLED.loc[4, "b"] = np.nan
 ])  # fmt: skip
 def test_mistakes__are_one_line_that_says_where(numbers, columns, said):
     refuses(re.escape(said), estimates, numbers, **columns)
-
-
-RNG = np.random.default_rng(0)
-PAIR = pd.DataFrame({"a": RNG.normal(size=100), "b": RNG.normal(size=100)})
-AGAINST = {"where": {"condition": "a"}, "versus": {"condition": "b"}}
 
 
 def tie(frame, margin, **options):

@@ -31,6 +31,11 @@ if cuda_simulated():
 
     # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+# (R, Q, H, p, n): one head, heads of one group and of several unequal ones; keys fewer than those that a warp takes at
+# once, and on either side of whole tiles.
+SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 3, 5, 3, 35), (1, 1, 17, 1, 7), (1, 2, 70, 1, 9))
+KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
+PLAIN = {"regression": RIDGE, "n_features": 4, "batch_size": 16, "control": "none"}
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -51,12 +56,6 @@ def assert_agree(given):
     assert_solved(given)
     with computing_on("cuda"):
         return assert_solved(given)
-
-
-# (R, Q, H, p, n): one head, heads of one group and of several unequal ones; keys fewer than those that a warp takes at
-# once, and on either side of whole tiles.
-SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 3, 5, 3, 35), (1, 1, 17, 1, 7), (1, 2, 70, 1, 9))
-KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
 
 @pytest.mark.parametrize("shape, logits, precision", [
@@ -111,9 +110,6 @@ def test_a_replicate__does_not_depend_on_its_company():
     with computing_on("cuda"):
         whole, alone = given.moments(), given.part(slice(1, 2)).moments()
     np.testing.assert_equal([each[1:2] for each in whole], [*alone])
-
-
-PLAIN = {"regression": RIDGE, "n_features": 4, "batch_size": 16, "control": "none"}
 
 
 def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined():

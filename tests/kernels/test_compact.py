@@ -12,18 +12,16 @@ SHAPES = [
     (1, 1, 1, 1, 1), (2, 3, 1, 1, 7), (2, 2, 3, 2, 33), (1, 3, 5, 3, 130), (2, 2, 2, 4, 64), (1, 2, 4, 5, 97),
     (1, 2, 2, 7, 97), (2, 1, 3, 8, 100), (1, 2, 2, 2, 511), (1, 2, 2, 1, 512), (1, 2, 3, 4, 513), (1, 1, 2, 2, 1300),
 ]  # fmt: skip
-
-
-def arrays_of(given):
-    return given.keys, given.values, given.variances, given.queries
-
-
 TOLERANCE = {"float32": 2e-5, "float64": 2e-13}
 # Each is compiled by itself, for seconds: powers and precisions do not know of one another.
 COMPILED = [
     (1, "float64"), (1, "float32"), (2, "float64"), (3, "float64"), (7, "float32"),
     rare(2, "float32"), rare(3, "float32"), rare(7, "float64"),
 ]  # fmt: skip
+
+
+def arrays_of(given):
+    return given.keys, given.values, given.variances, given.queries
 
 
 def assert_solved(given, radius, power):

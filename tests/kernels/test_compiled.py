@@ -19,6 +19,10 @@ from simstudy.kernels.compiled import Unstated, digest, key_of
 from simstudy.kernels.jit import kernel
 from simstudy.kernels.sealed import SealedFolder, seal, unseal
 
+KEY, CONTENT = b"a kernel", b"its code"
+OPEN = [partial(lambda mode, path, _: path.chmod(mode), mode) for mode in (0o620, 0o602)]
+ENTERED = [partial(lambda mode, path, _: path.chmod(mode), mode) for mode in (0o750, 0o705, 0o720, 0o777)]
+
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
@@ -70,8 +74,7 @@ def test_closures__are_in_its_key():
     assert key(one) != key(other)
     assert key(one) == key(addresses._filler(addresses.box_muller))
 
-
-def test_functions_that_kernels_close_over__are_in_its_key():
+    # And functions that it closes over.
     keys = {key(compact.moments_by(power)) for power in (1, 2, 3, 4)}
     assert len(keys) == 4
     compact.moments_by.cache_clear()
@@ -98,16 +101,6 @@ def test_kernel_of_another_module__is_not_kept(place):
     # Negative control: in a module whose source is in the digest it is.
     double.__module__ = tiles.__name__
     assert kernel(double)(1.0) == 2.0 and len(entries(place)) == 1
-
-
-SETTINGS = [("CPU_FEATURES", "+sse"), ("OPT", 1), ("BOUNDSCHECK", 1), ("NUMBA_NUM_THREADS", 17)]
-
-
-@pytest.mark.parametrize("setting, value", SETTINGS)
-def test_digest__tells_processors_and_settings_of_numba_apart_but_not_threads(monkeypatch, setting, value):
-    before = digest()
-    monkeypatch.setattr(numba.config, setting, value)
-    assert (digest() == before) == (setting == "NUMBA_NUM_THREADS")
 
 
 def test_digest__follows_sources_and_versions(monkeypatch):
@@ -192,9 +185,6 @@ def test_names_of_compiled_code__are_those_of_one_process():
     assert len({*told, str(next(compiled.FunctionIdentity._unique_ids))}) == 3
 
 
-KEY, CONTENT = b"a kernel", b"its code"
-
-
 @pytest.fixture
 def folder(tmp_path):
     folder = SealedFolder(tmp_path / "compiled" / "0123")
@@ -237,10 +227,6 @@ def damaged(entry, _):
     entry.unlink()
     entry.write_bytes(content)
     entry.chmod(0o400)
-
-
-OPEN = [partial(lambda mode, path, _: path.chmod(mode), mode) for mode in (0o620, 0o602)]
-ENTERED = [partial(lambda mode, path, _: path.chmod(mode), mode) for mode in (0o750, 0o705, 0o720, 0o777)]
 
 
 @pytest.mark.parametrize("spoil", [damaged, linked, *OPEN])

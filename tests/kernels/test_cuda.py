@@ -6,13 +6,11 @@ With SIMSTUDY_REQUIRE_CUDA=1 a machine without a usable GPU fails instead of ski
 import importlib.util
 import os
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 from builders import write_design
-from commands import ROOT
+from commands import ROOT, python
 
 from simstudy.kernels import devices
 from simstudy.kernels.devices import cuda_problem, cuda_simulated
@@ -21,14 +19,13 @@ CHECKS = "tests/kernels/cuda_checks.py"
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 
-def python(*arguments, **environment):
+def run(*arguments, **environment):
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=settings | environment, capture_output=True, text=True)
+    return python(*arguments, cwd=ROOT, env=settings | environment, timeout=None)
 
 
 def run_checks(chosen="not rare", **environment):
-    return python("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, CHECKS, **environment)
+    return run("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, CHECKS, **environment)
 
 
 def assert_all_passed(result):
@@ -44,7 +41,7 @@ def test_kernels__agree_with_the_cpu_on_the_simulator(chosen):
 @pytest.mark.rare
 def test_benchmark__prints_the_parts_of_a_batch_to_its_end():
     pytest.importorskip("torch")
-    result = python("tests/benchmarks/gpu.py", "tiny", **SIMULATED)
+    result = run("tests/benchmarks/gpu.py", "tiny", **SIMULATED)
     parts = "plain: .*project_keys: .*with control: .*compute: .*_expand: .*copies .*moments of 2 heads, float64: "
     assert result.returncode == 0 and re.search(parts, result.stdout, re.DOTALL), result.stderr
 
@@ -60,7 +57,7 @@ def test_kernels__run_on_the_device_and_agree_with_the_cpu():
 @pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
 def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_a_weight():
     """Types that the simulator does not see; a signed index would double the instructions."""
-    result = python("tests/kernels/cuda_compile.py")
+    result = run("tests/kernels/cuda_compile.py")
     assert result.returncode == 0, result.stderr
     rows = re.findall(r"^\| (.*) \| (float\d\d) \| \d+ \| (\d+) \| (.*) \|$", result.stdout, re.MULTILINE)
     counted = {name: float(count) for name, real, _, count in rows if real == "float32" and count != "–"}

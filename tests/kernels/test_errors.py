@@ -19,6 +19,14 @@ from simstudy.kernels.vectors import lanes, load, spread, store_four
 
 # (R, d, H, p, n): odd counts, one of everything, and n on either side of the tile of 256.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 1, 1, 5), (3, 4, 2, 2, 17), (2, 7, 3, 5, 255), (1, 9, 3, 3, 256), (2, 5, 2, 4, 257)]
+EXP2 = {"float32": elementary.exp2_float32, "float64": elementary.exp2_float64}
+PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
+
+
+# Precision: magic number, and the lowest exponent at which a power is not denormal.
+RANGES = {"float32": (elementary.MAGIC_32, np.float32(-126.0)), "float64": (elementary.MAGIC_64, np.float64(-1022.0))}
+ANGLES = np.random.default_rng(5).standard_normal(40_000) * np.repeat([1.0, 30.0, 1e4, 3e5], 10_000)
+BY_LIBRARY = {"sin": math.sin, "cos": math.cos}
 
 
 def draw(shape, precision, seed=0):
@@ -131,14 +139,6 @@ def test_sum_blocks__leaves_out_undefined_replicates():
     np.testing.assert_array_equal(sum_blocks(numbers, defined, 2), [[[4.0, 6.0]], [[6.0, 7.0]]])
 
 
-EXP2 = {"float32": elementary.exp2_float32, "float64": elementary.exp2_float64}
-PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
-
-
-# Precision: magic number, and the lowest exponent at which a power is not denormal.
-RANGES = {"float32": (elementary.MAGIC_32, np.float32(-126.0)), "float64": (elementary.MAGIC_64, np.float64(-1022.0))}
-
-
 @PRECISIONS
 def test_exp2__is_accurate(precision):
     magic, lowest = RANGES[precision]
@@ -183,10 +183,6 @@ def test_powers__far_below_are_negligible_and_nan_stays(precision):
     found = powers(precision, [-1e30, -np.inf, -3000.0, -127.5, np.nan, -np.nan])[-1]
     assert (found[:4] <= 2.0**-126).all() and (found[:4] >= 0).all()
     assert np.isnan(found[4:6]).all()
-
-
-ANGLES = np.random.default_rng(5).standard_normal(40_000) * np.repeat([1.0, 30.0, 1e4, 3e5], 10_000)
-BY_LIBRARY = {"sin": math.sin, "cos": math.cos}
 
 
 @pytest.mark.parametrize("kind", BY_LIBRARY)

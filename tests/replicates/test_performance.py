@@ -21,6 +21,10 @@ from simstudy.verdicts.estimates import estimates_from
 
 STATISTICS = ("direct_mse", "query_correlation")
 N_STATISTICS = 7 + len(STATISTICS)
+NOISE = {"regression": "zero", "noise_sd": 0.7, "n_keys": 12, "arrangement": "rotated", "angle": 50.0, "n_heads": 3,
+         "head_dim": 1, "batch_size": 16, "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
+N_BATCHES, SIZE, NAMES = 3000, 16, ()
+WEIGHTS = np.full(2, 0.5)
 
 
 def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
@@ -189,10 +193,6 @@ def test_printed_error__is_wider_where_few_blocks_hold_it_or_are_skewed_and_none
     assert np.isnan(widening_of(signs[:31])) and np.isfinite(widening_of(signs[:32]))
 
 
-NOISE = {"regression": "zero", "noise_sd": 0.7, "n_keys": 12, "arrangement": "rotated", "angle": 50.0, "n_heads": 3,
-         "head_dim": 1, "batch_size": 16, "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
-
-
 def measured(**settings):
     return estimated(minimal_cell(**NOISE | settings))
 
@@ -262,10 +262,6 @@ def test_linear_predictability__is_that_of_regressions_on_the_other_heads(sample
     assert value == pytest.approx(np.mean(explained), abs=0.2 * error) and 0 < error < 0.1
     correlation = np.corrcoef(values.T)[np.triu_indices(3, 1)]
     assert abs(np.mean(explained) - (correlation**2).mean()) > 3 * error  # of three heads it is no mean of pairs
-
-
-N_BATCHES, SIZE, NAMES = 3000, 16, ()
-WEIGHTS = np.full(2, 0.5)
 
 
 def some_batches(n: int, seed: int = 0, n_queries: int = 1) -> list[Moments]:

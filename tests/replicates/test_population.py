@@ -27,6 +27,10 @@ from simstudy.verdicts.query_control import QueryControl
 GAUSSIAN = {"kind": "gaussian", "count": 5}
 random_cell = partial(minimal_cell, arrangement="haar", queries=GAUSSIAN, population=["queries", "heads"])
 N_DRAWS = 6
+CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]
+QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 4 }\n'
+RANDOM = DESIGN + QUERIES
+POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 
 
 def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
@@ -160,9 +164,6 @@ def test_cost_of_a_draw__counts_its_heads_and_its_control():
     assert fixed < drawn < controlled
 
 
-CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]
-
-
 @pytest.mark.parametrize("claim, wanted, control", [
     (CLAIM, "mse = 0.05", "none"),
     ("", "mse = 0.05", "none"),
@@ -196,11 +197,6 @@ def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, c
 def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wanted(tmp_path, old, new, control):
     design = loaded(tmp_path, edited(edited(DESIGN, CLAIM, ""), old, new), "quick")
     assert {each.cell.simulation.control for each in allocation.sized(design).cells} == {control}
-
-
-QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 4 }\n'
-RANDOM = DESIGN + QUERIES
-POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 
 
 def test_draws__are_told_where_they_are_fixed_and_have_no_measures_by_query_where_new(tmp_path):

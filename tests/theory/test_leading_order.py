@@ -26,13 +26,21 @@ REGRESSIONS = {
     "additive_cos": s.Additive(kind="additive", wave="cos", decay="power", rate=1.5, frequency=0.6),
     "interaction": s.Interaction(kind="interaction", amplitude=-1.5, coordinates=(2, 1)),
 }
-TERMS = ("linear", "quadratic", "ridge", "additive", "interaction")
-REGRESSIONS["sum"] = s.Sum(kind="sum", terms=tuple(REGRESSIONS[name] for name in TERMS))
+TERMS = [REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction")]
+REGRESSIONS["sum"] = s.Sum(kind="sum", terms=tuple(TERMS))
 # Wide enough that no query condenses the softmax.
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
 HETEROSCEDASTIC = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
 METHODS = leading_order, exact_moments
+TARGETS = {
+    "noise": (s.Zero(kind="zero"), 1.0),
+    "linear": (s.Linear(kind="linear"), 0.0),
+    "quadratic": (s.Quadratic(kind="quadratic", coefficients=(1.0,)), 0.0),
+    "wave": (s.Ridge(kind="ridge", amplitude=2.0, frequency=2.0), 0.3),
+}
+DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels" / "design.toml"
+COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
 
 
 def compare(cell, *arrays, **grid):
@@ -55,14 +63,6 @@ def test_general_and_separate_projections_in_three_dimensions(logits, structure)
     cell = make_cell(n_features=3, head_dim=2, logits=logits, bandwidth=1.3, **data)
     key_projections, query_projections = 0.6 * RNG.normal(size=(2, 2, 3, 2))
     compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
-
-
-TARGETS = {
-    "noise": (s.Zero(kind="zero"), 1.0),
-    "linear": (s.Linear(kind="linear"), 0.0),
-    "quadratic": (s.Quadratic(kind="quadratic", coefficients=(1.0,)), 0.0),
-    "wave": (s.Ridge(kind="ridge", amplitude=2.0, frequency=2.0), 0.3),
-}
 
 
 def against_exact(target, logits, bandwidth, query, n_keys):
@@ -171,10 +171,6 @@ def test_next_term__is_that_of_the_variance_of_a_ratio_of_normal_averages(drift)
     variance = (weights * estimate**2).sum() - (weights * estimate).sum() ** 2
     found = next_term(np.array(ratio), np.array([leading]), np.array([leading]), np.array([drift]))
     assert found == pytest.approx(n * (n * variance / leading - 1), rel=0.005)
-
-
-DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels" / "design.toml"
-COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
 
 
 def compact(**settings):

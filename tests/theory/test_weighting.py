@@ -160,9 +160,6 @@ def test_sum_of_heads_is_charged_for_the_target_it_doubles():
     np.testing.assert_allclose(measures["ensemble_variance"], [7.0, 2.0])
     # Heads themselves know nothing of the weights.
     np.testing.assert_allclose(measures["effective_heads"], [2.5 / (7 / 4), 2 / (2 / 4)])
-
-
-def test_weights_are_one_for_each_head():
     refuses(r"weights has shape \(1,\); give \(2,\)", measures_by_query, HAND, [1.0], error=ValueError)
 
 

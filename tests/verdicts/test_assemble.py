@@ -36,6 +36,11 @@ settings = { arrangement = "haar_redrawn" }
 POINTS = """[queries]
 queries = { kind = "points", points = [[0.4, -0.3], [1.0, 0.5]] }
 [simulation]"""
+N_DRAWS = 24
+random_points = partial(
+    minimal_cell, regression={"kind": "ridge"}, batch_size=16, population=["queries"],
+    queries={"kind": "gaussian", "count": 4},
+)  # fmt: skip
 
 
 def few_keys_text() -> str:
@@ -154,13 +159,6 @@ def test_product__has_measures_of_one_estimate_and_no_theory_under_another_norma
         for name in ("mse", "squared_bias", "ensemble_variance"):
             value = found[source].measures[name]
             assert value == pytest.approx(single[source].measures[name], rel=1e-6) and np.isfinite(value)
-
-
-N_DRAWS = 24
-random_points = partial(
-    minimal_cell, regression={"kind": "ridge"}, batch_size=16, population=["queries"],
-    queries={"kind": "gaussian", "count": 4},
-)  # fmt: skip
 
 
 def gain(plain, controlled):

@@ -19,6 +19,31 @@ from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by, wanted_by_claims
 
 DONE, CEILING, PER_BATCH = 4, 1000, 256
+FLOOR = 512
+CLAIMS = """[claims.sure]
+statement = "The error is small."
+kind = "equals"
+grid = "angles"
+measure = "mse"
+where = { bandwidth = 0.5 }
+value = 0.0
+margin = 9.0
+[claims.open]
+statement = "The error falls by more than it does."
+kind = "larger_than"
+grid = "angles"
+measure = "mse"
+where = { bandwidth = 1.0, angle = 0 }
+versus = { angle = 90 }
+value = THRESHOLD
+[figures.mse]"""
+DOMAIN = """[grids.angles.domain]
+n_keys = { log_uniform = [20, 60] }
+bandwidth = { uniform = [0.5, 1.0] }
+[grids.angles.factors]
+angle = [0, 45, 90]"""
+TEXT = edited(DESIGN, "[grids.angles.factors]\nangle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", DOMAIN)
+TEXT = edited(edited(TEXT, 'hue = "bandwidth"\n', ""), "max_replicates = 512", "max_replicates = 128")
 
 
 def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> list:
@@ -97,26 +122,6 @@ def test_theory__counts_with_its_error(monkeypatch):
         assert wanted(accounts_of([8.0]), a=stated) == [target(2.0 / (1.0 + error) ** 0.5)]
 
 
-FLOOR = 512
-CLAIMS = """[claims.sure]
-statement = "The error is small."
-kind = "equals"
-grid = "angles"
-measure = "mse"
-where = { bandwidth = 0.5 }
-value = 0.0
-margin = 9.0
-[claims.open]
-statement = "The error falls by more than it does."
-kind = "larger_than"
-grid = "angles"
-measure = "mse"
-where = { bandwidth = 1.0, angle = 0 }
-versus = { angle = 90 }
-value = THRESHOLD
-[figures.mse]"""
-
-
 def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 8192):
     before, after = DESIGN.partition("[claims")[0], DESIGN.partition("[figures.mse]")[2]
     text = before + CLAIMS.replace("THRESHOLD", str(threshold)) + after
@@ -182,15 +187,6 @@ def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, f
         remove(study, name)
     for where, how in ((folder, {"executor": "serial"}), (tmp_path, {"executor": "threads", "workers": 2})):
         xr.testing.assert_equal(results, run(design_of(where, near), output=where, **how))
-
-
-DOMAIN = """[grids.angles.domain]
-n_keys = { log_uniform = [20, 60] }
-bandwidth = { uniform = [0.5, 1.0] }
-[grids.angles.factors]
-angle = [0, 45, 90]"""
-TEXT = edited(DESIGN, "[grids.angles.factors]\nangle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", DOMAIN)
-TEXT = edited(edited(TEXT, 'hue = "bandwidth"\n', ""), "max_replicates = 512", "max_replicates = 128")
 
 
 def settings(design) -> list[tuple]:

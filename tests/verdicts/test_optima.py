@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from exact_estimates import claim, derived, exact_estimates
+from exact_estimates import N_BLOCKS, claim, derived, exact_estimates
 from scipy import stats
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
@@ -16,8 +16,12 @@ from simstudy.verdicts.judge import decide
 from simstudy.verdicts.optima import DOUBT, MOST_WAYS, Profile, optima, optimum_shares, optimum_slopes, told_profile
 from simstudy.verdicts.orderings import violated_share, violations, wrong_pairs
 
-N_BLOCKS = 64
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
+stated = partial(claim, kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
+X, Z = 2.0 ** np.arange(5), np.array([2.0, 8.0])
+ERROR = 0.01
+SURE = [4.0, 2.0, 1.0, 1.5, 5.0]
+"""Least at the third level for certain."""
 
 
 def noisy(levels: list[dict], values, error: float) -> Estimates:
@@ -161,9 +165,6 @@ def selected(values, index, index_error: float = 0.0, sides: str = "") -> Select
     return Selected(measure, list(range(len(values))), ("x", "side"), None, diversity)
 
 
-stated = partial(claim, kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
-
-
 def wrong_share(of: Selected, **entries) -> Comparison:
     (found,) = violations(stated(**entries), of)
     return found
@@ -210,12 +211,6 @@ def test_levels_of_a_factor_and_drawn_settings__are_judged_apart(entries, drawn)
     assert [len(each.cells) for each in found] == [2, 2, 2] and "at side = b" in found[1].statistic
     # Without a pair that the index orders there is nothing to prove, either way.
     assert found[2].evidence == (1.0, 1.0)
-
-
-X, Z = 2.0 ** np.arange(5), np.array([2.0, 8.0])
-ERROR = 0.01
-SURE = [4.0, 2.0, 1.0, 1.5, 5.0]
-"""Least at the third level for certain."""
 
 
 def profiles_in(profiles: Sequence[Sequence[float]], z=Z, n_others: int = 1) -> Selected:

@@ -25,16 +25,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
     "negative exponential": lambda rng, shape: 1.0 - rng.standard_exponential(shape),
 }
 """Block values of mean 0 and variance 1."""
-
-
-def accounts(
-    levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None = None, measure: str = "mse"
-) -> list[Any]:
-    made = [averaged(each, blocks[:, k], measure=measure, n_replicates=len(blocks)) for k, each in enumerate(levels)]
-    for each, index in zip(made, np.zeros(len(made)) if hdi is None else hdi, strict=True):
-        each.performance.estimate["hdi"] = np.full(8, index)
-        each.performance.contribution["hdi"] = np.zeros((len(blocks), 8))
-    return made
+STUDIES = 2000
 
 
 class Setting(NamedTuple):
@@ -55,7 +46,11 @@ class Setting(NamedTuple):
         return np.asarray(self.truth) / 8.0 + np.sqrt(1 - self.shared) * own + np.sqrt(self.shared) * common
 
     def judged(self, blocks: Array) -> Judgement:
-        made = accounts(self.levels, blocks, self.hdi, self.stated.measure)
+        how = {"measure": self.stated.measure, "n_replicates": len(blocks)}
+        made = [averaged(each, own, **how) for each, own in zip(self.levels, blocks.T, strict=True)]
+        for each, index in zip(made, np.zeros(len(made)) if self.hdi is None else self.hdi, strict=True):
+            each.performance.estimate["hdi"] = np.full(8, index)
+            each.performance.contribution["hdi"] = np.zeros((len(blocks), 8))
         return judge_claim(self.stated, selected_by(self.stated, made, self.factors), 1)
 
 
@@ -100,9 +95,6 @@ def false_on_events(measure: str, share: float, n_blocks: int, verdict: str) -> 
     return float(stats.binom.pmf(counts, n_blocks, share)[given].sum())
 
 
-STUDIES = 2000
-
-
 def levels(count: int) -> list[dict[str, Any]]:
     return [{"x": float(k)} for k in range(1, count + 1)]
 
@@ -116,19 +108,16 @@ def pairs(name: str, truth: list[float], **entries: Any) -> Setting:
     return Setting(name, stated, levels(len(truth)), truth, hdi=np.arange(len(truth), dtype=float))
 
 
-def path(name: str, stated: Any, places: np.ndarray, z: np.ndarray, curvature: float) -> Setting:
-    """Parabolas in ln x with their least value at the places, and a curvature in MCSE a doubling of x squared."""
-    x = 2.0 ** np.arange(6)
-    cells = [{"z": along, "x": each} for along in z for each in x]
-    truth = [curvature * np.log2(each / place) ** 2 for place in places for each in x]
-    return Setting(name, stated, cells, truth, ("z", "x"))
-
-
 def slope(name: str, claimed: float, curvature: float, middle: float = 5.0) -> Setting:
-    """A place that grows like the root of z, and a claim that its exponent is within 0.2 of a value."""
-    z = 2.0 ** np.arange(4)
+    """Parabolas in ln x, of a curvature in MCSE a doubling of x squared, whose least value grows like the root of z.
+
+    The claim is that this exponent is within 0.2 of a value.
+    """
+    z, x = 2.0 ** np.arange(4), 2.0 ** np.arange(6)
     stated = claim(kind="optimum_slope", x="x", along="z", scale="log_log", value=claimed, margin=0.2)
-    return path(name, stated, middle * (z / z[1]) ** 0.5, z, curvature)
+    cells = [{"z": along, "x": each} for along in z for each in x]
+    truth = [curvature * np.log2(each / place) ** 2 for place in middle * (z / z[1]) ** 0.5 for each in x]
+    return Setting(name, stated, cells, truth, ("z", "x"))
 
 
 ON_ITS_BOUND = claim(kind="equals", value=-2.0, margin=2.0)

@@ -68,6 +68,17 @@ QUERIES = (
     {"kind": "points", "points": [[0.3, 0.5], [-1.2, 0.4, 0.8]]},
     {"kind": "gaussian", "count": 2, "scale": 0.8},
 )
+LEVEL = 0.01
+# Leading order at so many keys has nothing but its leading term.
+MANY_KEYS = 4 * 10**9
+# With noise integrated out, so that fewer kernels are compiled.
+NUMBERS = (1, 3, 14, 15, 16, 19)
+CONTROLS = ("z_noise_dropped", "z_signal_dropped", "z_leading_order")
+MOST = 3000
+"""Largest number of keys that is simulated: beyond, replicates cost too much."""
+RIDGE = {"kind": "ridge", "frequency": 1.5}
+RADIAL = {"kind": "quadratic", "coefficients": [0.3]}
+FAR = {"kind": "points", "points": [[1.4, -0.9, 0.6]]}
 
 
 class Configuration(NamedTuple):
@@ -125,11 +136,6 @@ def _arrangement(draw: random.Random, head_dim: int) -> dict[str, Any]:
     if kind == "principal_angles":
         return {"arrangement": kind, "principal_angles": sorted(draw.choices(ANGLES, k=head_dim))}
     return {"arrangement": kind, "query_projections": draw.choice(("same", "haar"))}
-
-
-LEVEL = 0.01
-# Leading order at so many keys has nothing but its leading term.
-MANY_KEYS = 4 * 10**9
 
 
 class Value(NamedTuple):
@@ -204,10 +210,6 @@ def _with_data(cell: Cell, **settings: object) -> Cell:
     return cell.model_copy(update={"data": type(cell.data).model_validate(dict(cell.data) | settings)})
 
 
-# With noise integrated out, so that fewer kernels are compiled.
-NUMBERS = (1, 3, 14, 15, 16, 19)
-
-
 @pytest.fixture(scope="module")
 def runs():
     chosen = [configuration(number)._replace(n_batches=4) for number in NUMBERS]
@@ -251,9 +253,6 @@ def test_verdict_is_strict_but_accepts_normal_scores():
     assert judge(z + 0.5)
     assert judge(1.3 * z)
     assert "largest |z|" in judge(np.append(z, 5.0))
-
-
-CONTROLS = ("z_noise_dropped", "z_signal_dropped", "z_leading_order")
 
 
 def row(number: int) -> dict[str, Any]:
@@ -300,13 +299,6 @@ def test_keys_that_are_not_gaussian(table):
 def test_a_wrong_theory_fails(table, column):
     """Where the wrong theory says nothing of its own, the z-scores of the right one stay in."""
     assert len(judge(table[column].fillna(table["z"]).to_numpy())) >= 2
-
-
-MOST = 3000
-"""Largest number of keys that is simulated: beyond, replicates cost too much."""
-RIDGE = {"kind": "ridge", "frequency": 1.5}
-RADIAL = {"kind": "quadratic", "coefficients": [0.3]}
-FAR = {"kind": "points", "points": [[1.4, -0.9, 0.6]]}
 
 
 def near_leading(draw: random.Random) -> dict[str, Any]:

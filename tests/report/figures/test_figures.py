@@ -20,6 +20,12 @@ from simstudy.report.figures.shared import STRIP, PlainLog
 from simstudy.report.labels import COVERAGE
 from simstudy.report.page import figures_of, margin_of
 
+curve = partial(stated, grid="angles", y="correlation", x="angle")
+SATURATION = curve(grid="many-heads", y="ensemble_variance", x="n_heads", hue="bandwidth", x_scale="log")
+DIVERSITY = stated("diversity", index="vendi", grid="angles", hue="n_keys", panel="regression")
+BY_ANGLE = curve(y="ensemble_variance", hue="n_keys", panel="regression", y_scale="log")
+single = partial(curve, where={"regression": "zero", "n_keys": 400})
+
 
 def panels(drawing):
     return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() != STRIP]
@@ -53,12 +59,6 @@ def legend_texts(drawing):
 def reading(drawing):
     """All that the legends say, in one line."""
     return " ".join(" ".join(text for texts in legend_texts(drawing) for text in texts).split())
-
-
-curve = partial(stated, grid="angles", y="correlation", x="angle")
-SATURATION = curve(grid="many-heads", y="ensemble_variance", x="n_heads", hue="bandwidth", x_scale="log")
-DIVERSITY = stated("diversity", index="vendi", grid="angles", hue="n_keys", panel="regression")
-BY_ANGLE = curve(y="ensemble_variance", hue="n_keys", panel="regression", y_scale="log")
 
 
 def test_curve__has_panels_all_points_with_bars_of_1_96_mcse_and_theory_with_a_gap_where_it_does_not_apply(results):
@@ -172,9 +172,6 @@ def test_layout__leaves_room_for_all_that_is_said_in_letters_of_nine_points_and_
 def leading(tmp_path_factory):
     plain = DESIGN.replace("exact = true", "exact = false")
     return build_results(build_design(tmp_path_factory.mktemp("plain"), plain))
-
-
-single = partial(curve, where={"regression": "zero", "n_keys": 400})
 
 
 def with_levels(leading: xr.Dataset, source: str, values: list[float]) -> xr.Dataset:

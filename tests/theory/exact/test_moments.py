@@ -12,7 +12,6 @@ from simstudy.design.settings.cell import Rows
 from simstudy.theory import exact_moments, leading_order, logit_moments
 from simstudy.theory.exact import equal_keys, integrals
 
-RNG = np.random.default_rng(20240611)
 LINEAR = s.Linear(kind="linear", coefficients=(1.0, -0.5))
 WAVE = s.Ridge(kind="ridge", frequency=1.3, direction=(1.0, 2.0))
 MIXED = s.Sum(kind="sum", terms=(LINEAR, s.Quadratic(kind="quadratic", coefficients=(0.3,)), WAVE))
@@ -104,7 +103,7 @@ def test_two_keys_by_direct_quadrature(monkeypatch, logits):
 def test_coincident_heads_are_recognised_in_any_basis():
     cell = make_cell(3, 4, 2, 2, "distance", 1.0)
     head = orthonormal(1, 4, 2)[0]
-    turned = np.stack([head, head @ np.linalg.qr(RNG.normal(size=(2, 2)))[0]])
+    turned = np.stack([head, head @ np.linalg.qr(np.random.default_rng(20240611).normal(size=(2, 2)))[0]])
     prediction = predict(cell, turned, np.ones((1, 4)))
     assert prediction.covariance[0, 0, 1] == prediction.covariance[0, 0, 0]
     opposite = predict(cell, turned, np.ones((1, 4)), turned * np.array([1, -1])[:, None, None])

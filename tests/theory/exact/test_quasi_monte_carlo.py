@@ -8,14 +8,7 @@ from test_moments import predict
 from theory_oracle import make_cell
 
 from simstudy.design.settings import choices as s
-from simstudy.theory import (
-    ExactPrediction,
-    exact_moments,
-    measure_errors_by_query,
-    measures_by_query,
-    predicted_measure_errors,
-    predicted_measures,
-)
+from simstudy.theory import ExactPrediction, exact_moments, measures
 from simstudy.theory.exact import equal_keys, moments
 
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
@@ -26,7 +19,6 @@ STUDENT = s.StudentKeys(kind="student_t", df=5.0)
 MIXTURE = s.MixtureKeys(kind="mixture", n_components=3, separation=2.5)
 AUTOREGRESSIVE = s.GaussianKeys(structure="autoregressive", correlation=0.6)
 UNEVEN, QUADRATIC = s.HeteroscedasticNoise(kind="heteroscedastic"), s.Quadratic(kind="quadratic")
-OTHERS = (SPHERE, STUDENT, MIXTURE)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +76,7 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
 
 
 @pytest.mark.parametrize("n_keys", [3, rare(30)])
-@pytest.mark.parametrize("keys", OTHERS, ids=lambda keys: keys.kind)
+@pytest.mark.parametrize("keys", [SPHERE, STUDENT, MIXTURE], ids=lambda keys: keys.kind)
 def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
     settings = {"n_keys": n_keys, "n_features": 3, "arrangement": "haar", "regression": RIDGE, "batch_size": 4096}
     settings |= {"noise": "gaussian" if keys is STUDENT else UNEVEN, "queries": {"kind": "points", "points": QUERY}}
@@ -92,7 +84,7 @@ def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
     for law, least, most in ((keys, 0.0, 4.0), (far, 6.0, np.inf)):
         cell = minimal_cell(**settings, key_distribution=law)
         given = exact_moments(cell, *arrays_of(cell)), cell.weights
-        expected, errors = predicted_measures(*given), predicted_measure_errors(*given)
+        expected, errors = measures.predicted_measures(*given), measures.predicted_measure_errors(*given)
         z = [(found.estimate[name] - expected[name]) / np.hypot(found.mcse[name], errors[name])
              for name in ("squared_bias", "mean_squared_bias", "mean_variance", "mean_covariance", "mse")]  # fmt: skip
         assert least < np.abs(z).max() < most
@@ -145,18 +137,19 @@ def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
     prediction = ExactPrediction(means, covariance, rng.normal(size=n_queries), *errors, np.zeros(n_queries), "")
     prediction = prediction._replace(covariance_error=prediction.covariance_error + prediction.covariance_error.mT)
     weights = np.array([0.5, 0.7, -0.4])
-    base, bounds = measures_by_query(prediction, weights), measure_errors_by_query(prediction, weights)
-    averages, average_bounds = predicted_measures(prediction, weights), predicted_measure_errors(prediction, weights)
+    given = prediction, weights
+    base, bounds = measures.measures_by_query(*given), measures.measure_errors_by_query(*given)
+    averages, average_bounds = measures.predicted_measures(*given), measures.predicted_measure_errors(*given)
     largest = dict.fromkeys(base, 0.0)
     for _ in range(400):
         signs = rng.choice([-1.0, 1.0], size=(n_queries, n_heads, n_heads))
         signs = np.triu(signs) + np.triu(signs, 1).mT
         moved = prediction.bias + signs[:, 0] * prediction.bias_error
         other = prediction._replace(bias=moved, covariance=covariance + signs * prediction.covariance_error)
-        for name, values in measures_by_query(other, weights).items():
+        for name, values in measures.measures_by_query(other, weights).items():
             change = np.abs(values - base[name]) / bounds[name]
             largest[name] = max(largest[name], change.max())
-        for name, value in predicted_measures(other, weights).items():
+        for name, value in measures.predicted_measures(other, weights).items():
             assert abs(value - averages[name]) <= (1 + 1e-4) * average_bounds[name]
     assert max(largest.values()) <= 1 + 1e-4
     assert min(largest.values()) > 0.3
@@ -165,6 +158,6 @@ def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
 def test_one_head_without_variance_has_errors_without_a_warning():
     zero = np.zeros((1, 1))
     prediction = ExactPrediction(zero + 0.2, zero[..., None], zero[0], zero, zero[..., None], zero[0], "")
-    errors = measure_errors_by_query(prediction, (1.0,))  # a warning would be an error
+    errors = measures.measure_errors_by_query(prediction, (1.0,))  # a warning would be an error
     assert errors["mse"] == 0.0
     assert np.isnan(errors["correlation"]).all()
