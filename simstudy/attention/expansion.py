@@ -130,8 +130,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: In
     rows, columns = pairs_of(n_heads)
     own = np.flatnonzero(rows == columns)
     scale = np.exp(log_mass - known.log_scale)
-    a = scale - 1.0
-    linear = scale * (means - known.mean)
+    a, linear = scale - 1.0, scale * (means - known.mean)
     first, second = known.first[:, own], known.second[:, own]
     errors = linear * (first - a * second) - known.error_mean
     products = known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]

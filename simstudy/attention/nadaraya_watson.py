@@ -79,8 +79,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2
     if cell.estimator.reference != "none":
         statistics["discrepancy"] = _discrepancy(cell, shared, key, np.asarray(means))
-    combination = cell.estimator.combination
-    if isinstance(combination, FittedCombination):
+    if isinstance(combination := cell.estimator.combination, FittedCombination):
         # Least squares on validation pairs: the rows that follow the training data.
         n, rows = cell.data.n_keys, cell.data.n_keys + combination.n_validation
         longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": rows})})
