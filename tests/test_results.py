@@ -228,6 +228,7 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(compared):
     refuses("measure = 'risk': not in these results; they have direct_mse", simstudy.contrast, compared, 0, 5, "risk")
     found = simstudy.contrast(compared, ELSEWHERE, {"grid": "few"}, "mse")
     assert (found.lower, found.upper) == (-np.inf, np.inf)
+    assert np.isnan(simstudy.contrast(compared, 0, 1, "failure_rate", ratio=True).estimate)  # over 0
     assert simstudy.contrast(compared, 0, 0, "mse").statistic.endswith(" minus angle = 0, bandwidth = 0.5")
     assert "16 blocks of replicates or draws, 64 are needed" in repr(found)
     refuses("no replicate of this cell has an estimate", simstudy.contrast, compared, 0, {"grid": "lost"}, "mse")
@@ -239,10 +240,7 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(compared):
     ({"angle": 0, "bandwidth": 0.8}, r"no cell; .* angle \(.*\); bandwidth \(0.5, 1.0"),
     ({"colour": 1}, "where.colour: no setting of these cells; they have grid, n_keys, "),
     ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
-    (10, "or a number below 10"),
-    (-1, "or a number below 10"),
-    (True, "or a number below 10"),
-    ("angles", "or a number below 10"),
+    *((number, "or a number below 10") for number in (10, -1, True, "angles")),
 ])  # fmt: skip
 def test_cells_that_are_not_one__are_refused_with_what_tells_them_apart(compared, where, expected):
     refuses(expected, simstudy.details, compared, where)

@@ -120,8 +120,9 @@ def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
         x = np.array([of.estimates.conditions[cell][claim.x] for cell in cells], float)
         leverage = leverages(x if claim.scale == "linear" else np.log(x))
         y = of.estimates.values[cells]
-        slope = of.estimates.combine(dict(zip(cells, leverage * (1.0 / y if log_log else 1.0), strict=True)))
-        slope = slope.moved(float(leverage @ (np.log(y) if log_log else y)))
+        with np.errstate(divide="ignore", invalid="ignore"):  # some mean may have no logarithm
+            slope = of.estimates.combine(dict(zip(cells, leverage * (1.0 / y if log_log else 1.0), strict=True)))
+            slope = slope.moved(float(leverage @ (np.log(y) if log_log else y)))
         text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{of.place(cells[0], claim.x)}"
         yield inside(text, slope, within(claim), claim.value, cells)
 
@@ -156,7 +157,7 @@ def paired(
     """Return one cell against another, a ratio with its error by the delta method, and the word for it."""
     if compared == "difference":
         return estimates.combine({cell: 1.0, partner: -1.0}), " minus"
-    one, other = estimates.values[[cell, partner]]
+    one, other = estimates.values[cell], estimates.values[partner] or np.nan  # there is no ratio to 0
     ratio = estimates.combine({cell: 1.0 / other, partner: -one / other**2})
 
     def beyond(bound: float) -> Contrast:

@@ -110,11 +110,8 @@ class Estimates:
         longest: dict[Any, int] = defaultdict(int)
         for j in chosen:
             longest[self.streams[j]] = max(longest[self.streams[j]], lengths[j])
-        shares = []
-        for j in chosen:
-            starts = np.arange(0, len(self.contributions[j]), longest[self.streams[j]] // lengths[j])
-            shares.append(np.add.reduceat(self.contributions[j], starts))
-        return shares
+        parts = ((self.contributions[j], longest[self.streams[j]] // lengths[j]) for j in chosen)
+        return [np.add.reduceat(each, np.arange(0, len(each), step)) for each, step in parts]
 
     def placed(self, chosen: list[int]) -> Array:
         """Return the contributions of blocks, (row, condition): rows of different streams are apart."""

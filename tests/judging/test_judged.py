@@ -283,11 +283,13 @@ def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):
     ({"kind": "optimum", "x": "size", "value": 10.0}, "supported"),
     ({"kind": "violated_pairs", "against": "size", "direction": "increasing", "at_most": 0.1}, "supported"),
     ({"kind": "larger_than", "value": 2.5}, "contradicted"),
+    ({"kind": "slope", "x": "size", "scale": "log_log", "value": 1.0, "margin": 0.5}, "supported"),
 ])  # fmt: skip
 def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
     noise = np.random.default_rng(1).normal(size=(200, 1)) + 0.3 * np.random.default_rng(2).normal(size=(200, 3))
     frame = pd.DataFrame(noise + np.array([1.0, 2.0, 3.0]), columns=pd.Index([10, 20, 30], name="size"))
     assert simstudy.judge(frame, {"c": entries}).dataset.verdict.item() == verdict
+    assert simstudy.judge(0.0 * frame, {"c": entries}).n_units == 200  # without warnings, as of a logarithm
 
 
 @pytest.mark.parametrize("claims, said", [
