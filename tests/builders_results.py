@@ -4,78 +4,60 @@ The numbers are invented, smooth in the factors, and written down here alone: no
 """
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from builders import loaded
 from pydantic import TypeAdapter
 
 from simstudy.design.answerable import draws_of
 from simstudy.design.document import Design, Figure
+from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, labelled
 from simstudy.verdicts.assemble import coordinates
 
-DESIGN = """
-study = { name = "made-up", title = "A made-up study", aim = "Does <b>nothing</b> but fill the report." }
-data.n_features = 12
-heads = { head_dim = 2, arrangement = "rotated" }
-estimator.bandwidth = 0.5
-simulation.seed = 7
-precision.relative_mcse.ensemble_variance = 0.02
-
-[grids.angles]
-title = "Angle against overlap"
-exact = true
-settings = { n_heads = 4 }
-factors.regression = ["zero", { kind = "ridge", amplitude = 2.0 }]
-factors.n_keys = [100, 400]
-factors.angle = [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0]
-
-[grids.many-heads]
-settings = { n_keys = 200, arrangement = "haar" }
-factors = { bandwidth = [0.4, 0.8, "attention"], n_heads = [1, 2, 4, 8, 16] }
-
-[grids]
-single = { settings = { n_heads = 1, arrangement = "aligned" }, factors = { n_keys = [50] } }
-
-[claims.falls]
-kind = "monotone"
-statement = "The variance falls with the angle <script>alert(1)</script>."
-grid = "angles"
-measure = "ensemble_variance"
-x = "angle"
-direction = "decreasing"
-
-[claims.agrees]
-kind = "agrees_with_theory"
-statement = "Monte Carlo agrees with leading order."
-grid = "angles"
-measure = "correlation"
-margin = 0.05
-expected = "contradicted"
-
-[claims.floor]
-kind = "larger_than"
-statement = "The covariance stays above zero."
-grid = "many-heads"
-measure = "mean_covariance"
-
-[figures.variance-by-angle]
-title = "Ensemble variance & angle"
-grid = "angles"
-y = "ensemble_variance"
-x = "angle"
-hue = "n_keys"
-panel = "regression"
-y_scale = "log"
-
-[figures]
-one-point = { title = "One cell", grid = "single", y = "mse", x = "n_keys" }
-
-[profiles.quick]
-"""
+ANGLES = {
+    "title": "Angle against overlap", "exact": True, "settings": {"n_heads": 4},
+    "factors": {
+        "regression": ["zero", {"kind": "ridge", "amplitude": 2.0}], "n_keys": [100, 400],
+        "angle": [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0],
+    },
+}  # fmt: skip
+DESIGN: dict[str, Any] = {
+    "study": {"name": "made-up", "title": "A made-up study", "aim": "Does <b>nothing</b> but fill the report."},
+    "data": {"n_features": 12}, "heads": {"head_dim": 2, "arrangement": "rotated"}, "estimator": {"bandwidth": 0.5},
+    "simulation": {"seed": 7}, "precision": {"relative_mcse": {"ensemble_variance": 0.02}},
+    "grids": {
+        "angles": ANGLES,
+        "many-heads": {
+            "settings": {"n_keys": 200, "arrangement": "haar"},
+            "factors": {"bandwidth": [0.4, 0.8, "attention"], "n_heads": [1, 2, 4, 8, 16]},
+        },
+        "single": {"settings": {"n_heads": 1, "arrangement": "aligned"}, "factors": {"n_keys": [50]}},
+    },
+    "claims": {
+        "falls": {
+            "kind": "monotone", "grid": "angles", "measure": "ensemble_variance", "x": "angle",
+            "statement": "The variance falls with the angle <script>alert(1)</script>.", "direction": "decreasing",
+        },
+        "agrees": {
+            "kind": "agrees_with_theory", "grid": "angles", "measure": "correlation", "margin": 0.05,
+            "statement": "Monte Carlo agrees with leading order.", "expected": "contradicted",
+        },
+        "floor": {
+            "kind": "larger_than", "grid": "many-heads", "measure": "mean_covariance",
+            "statement": "The covariance stays above zero.",
+        },
+    },
+    "figures": {
+        "variance-by-angle": {
+            "title": "Ensemble variance & angle", "grid": "angles", "y": "ensemble_variance", "x": "angle",
+            "hue": "n_keys", "panel": "regression", "y_scale": "log",
+        },
+        "one-point": {"title": "One cell", "grid": "single", "y": "mse", "x": "n_keys"},
+    },
+    "profiles": {"quick": {}},
+}  # fmt: skip
 
 
 def stated(kind: str = "curve", **entries: Any) -> Any:
@@ -83,8 +65,9 @@ def stated(kind: str = "curve", **entries: Any) -> Any:
     return TypeAdapter(Figure).validate_python({"kind": kind, "title": "t", "y": "mse"} | entries)
 
 
-def build_design(folder: Path, text: str = DESIGN) -> Design:
-    return loaded(folder, text)
+def with_grid(name: str, grid: dict[str, Any]) -> Design:
+    """The design with another grid, or one more."""
+    return load_design(DESIGN | {"grids": DESIGN["grids"] | {name: grid}})
 
 
 def build_results(design: Design) -> xr.Dataset:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 600
-"""After which a command hangs."""
+SECONDS = 600  # after which a command hangs
 PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
 UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n"
 """Reports without pictures, which take longer to draw than a small study to run."""

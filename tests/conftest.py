@@ -14,7 +14,8 @@ import hypothesis
 import pytest
 import xarray as xr
 from builders import run, write_design
-from builders_results import build_design, build_results
+from builders_results import DESIGN as MADE_UP
+from builders_results import build_results
 from commands import PRINTED, forks
 
 from simstudy.design.load import Design, load_design
@@ -46,9 +47,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 @pytest.fixture(scope="session")
-def design(tmp_path_factory: pytest.TempPathFactory) -> Design:
+def design() -> Design:
     """A small design of reports and figures, unless a file of tests has another."""
-    return build_design(tmp_path_factory.mktemp("design"))
+    return load_design(MADE_UP)
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ from simstudy.execution.store import _HEAD, index_of
 
 FOLDER = Path("tiny") / "quick"
 READING = Lock()  # netCDF is not safe for threads, nor is all that xarray asks of it
-Name = tuple[str, str, int]
-"""Of a batch: folder of its study, cell and number."""
+Name = tuple[str, str, int]  # of a batch: folder of its study, cell and number
 
 
 def rows(folder: Path) -> dict[Name, tuple[Path, int, int]]:

@@ -1,5 +1,6 @@
 """Results as people write them with xarray, what is inside a cell, and cells compared after the fact as by verdicts."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import xarray as xr
 from builders import DESIGN, edited, loaded, refuses, run, write_design
 from builders_results import DESIGN as MADE_UP
-from builders_results import build_design, build_results
+from builders_results import build_results
 
 import simstudy
+from simstudy.design.load import load_design
 from simstudy.design.measures import LENGTHS, described
 from simstudy.execution.store import Store, read_tree
 from simstudy.replicates.intervals import widening_of
@@ -142,8 +144,8 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, m
 
 
 def test_results_with_other_contents_than_the_design__get_no_report(tmp_path):
-    ordering = 'order = { title = "t", kind = "ordering", grid = "angles", y = "mse" }\n[profiles.quick]'
-    design = build_design(tmp_path, edited(MADE_UP, "[profiles.quick]", ordering))
+    order = {"order": {"title": "t", "kind": "ordering", "grid": "angles", "y": "mse"}}
+    design = load_design(MADE_UP | {"figures": MADE_UP["figures"] | order})
     whole, stored = build_results(design), design.figures["order"].stored
     whole = whole.assign(dict.fromkeys(stored, np.nan * whole.hdi.expand_dims(figure=["order"])))  # of equal indices
     require_same_design(cells_of(tree_of(whole)), design, Store(tmp_path))  # the control
@@ -161,41 +163,26 @@ def test_results_with_other_contents_than_the_design__get_no_report(tmp_path):
 
 
 ONE, OTHER = ({"angle": angle, "bandwidth": 0.5} for angle in (0, 90))
-COMPARED = """[claims.{name}]
-statement = "s"
-kind = "larger_than"
-grid = "angles"
-measure = "{measure}"
-where = {{ angle = 0, bandwidth = 0.5 }}
-versus = {{ angle = 90 }}
-compared = "{name}"
-expected = "undecided"
-
-"""
-FURTHER = """[grids.elsewhere]
-settings = { seed = 8, n_heads = 3, arrangement = "orthogonal", bandwidth = 0.5 }
-by_query = true
-[grids.coarse]
-settings = { batch_size = 64, n_heads = 1, arrangement = "aligned" }
-[grids.few]
-settings = { seed = 9, arrangement = "aligned" }
-precision = { min_replicates = 32, max_replicates = 32 }
-[grids.lost]
-settings = { normaliser = { kind = "compact", power = 1 }, bandwidth = 0.01, arrangement = "orthogonal" }
-[claims.mse-falls]"""
 ELSEWHERE = {"grid": "elsewhere"}
 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> xr.Dataset:
     """Cells of one seed, of another, in longer blocks and without any estimate; and claims that compare two of them."""
-    claims = "".join(COMPARED.format(name=each, measure="mse") for each in ("difference", "ratio"))
-    design = edited(edited(DESIGN, "[claims.mse-falls]", FURTHER), "[figures.mse]", claims + "[figures.mse]")
+    tables, alone = tomllib.loads(DESIGN), {"arrangement": "orthogonal"}
+    tables["grids"] |= {
+        "elsewhere": {"settings": alone | {"seed": 8, "n_heads": 3, "bandwidth": 0.5}, "by_query": True},
+        "coarse": {"settings": {"batch_size": 64, "n_heads": 1, "arrangement": "aligned"}},
+        "few": {"settings": {"seed": 9, "arrangement": "aligned"}},
+        "lost": {"settings": alone | {"normaliser": {"kind": "compact", "power": 1}, "bandwidth": 0.01}},
+    }
+    tables["grids"]["few"]["precision"] = {"min_replicates": 32, "max_replicates": 32}
+    claim = {"statement": "s", "kind": "larger_than", "grid": "angles", "measure": "mse", "expected": "undecided"}
+    claim |= {"where": ONE, "versus": {"angle": 90}}
+    tables["claims"] |= {name: claim | {"compared": name} for name in ("difference", "ratio")}
     # So many that no block of 128 holds much of the error.
-    design = edited(design, "min_replicates = 64", "min_replicates = 4096")
-    design = edited(design, "max_replicates = 512", "max_replicates = 4096")
-    folder = tmp_path_factory.mktemp("analysis")
-    return cells_of(simstudy.run(loaded(folder, design), output=folder, executor="serial"))
+    tables["precision"] |= {"min_replicates": 4096, "max_replicates": 4096}
+    return cells_of(simstudy.run(tables, output=tmp_path_factory.mktemp("analysis"), executor="serial"))
 
 
 @pytest.mark.parametrize("name", ["difference", "ratio"])

@@ -96,7 +96,7 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
     """The peer's call for a work, or None if it has none."""
     make = peer.estimates if work.endswith("W0") else peer.moments
     whole = work.startswith("whole")
-    if make is None or (whole and peer.drawn is None) or (peer.name == "C" and size.logits != "distance"):
+    if (whole and peer.drawn is None) or (peer.name == "C" and size.logits != "distance"):
         return None
     arrays = workloads.draw(size)
     compute = make(arrays)

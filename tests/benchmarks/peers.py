@@ -72,7 +72,7 @@ class Peer:
     name: str
     needs: str
     estimates: Callable[[Arrays], Job]
-    moments: Callable[[Arrays], Job] | None
+    moments: Callable[[Arrays], Job]
     drawn: Callable[[Size], Callable[[], tuple[Any, Any]]] | None
     least_replicates: int = 1
     """Replicates that one call is given at least."""

@@ -51,9 +51,8 @@ def test_peers__give_the_right_values(peer, arrays, expected):
     if peer.missing or (peer.name == "C" and arrays.logits != "distance"):
         pytest.skip(peer.missing or "of distances alone")
     assert close(peer.estimates(arrays)(arrays.keys, arrays.values), expected[0])
-    if peer.moments is not None:
-        mean, gram = peer.moments(arrays)(arrays.keys, arrays.values)
-        assert close(mean, expected[0]) and close(gram, expected[1])
+    mean, gram = peer.moments(arrays)(arrays.keys, arrays.values)
+    assert close(mean, expected[0]) and close(gram, expected[1])
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)

@@ -190,14 +190,6 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
     assert is_done(read_status(design, store), store, "cpu")  # still
 
 
-FUNCTIONS = "def m(x):\n    return 1.0 * x[0] ** 2\n"
-OWN = edited(edited(DESIGN, "[0, 45, 90]", "[0, 90]"), "[0.5, 1.0]", "[0.5]")
-OWN = edited(OWN, "max_replicates = 512", "max_replicates = 64")
-OWN = edited(OWN, '{ kind = "ridge" }', '{ kind = "own", path = "mine.py", name = "m" }')
-NUMBER = 'statement = "A number.", kind = "equals", grid = "angles", measure = "mse", margin = 1'
-OWN += f'[claims]\nnumber = {{ {NUMBER}, value.function = "number" }}'
-
-
 def damage(file):
     content = file.read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -205,8 +197,13 @@ def damage(file):
 
 @pytest.mark.filterwarnings("ignore:.* stored batches were damaged")
 def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, monkeypatch):
-    path, trust = write_design(tmp_path, OWN), [tmp_path / "mine.py", tmp_path / "functions.py"]
-    trust[0].write_text(FUNCTIONS)
+    text = edited(edited(DESIGN, "[0, 45, 90]", "[0, 90]"), "[0.5, 1.0]", "[0.5]")
+    text = edited(text, "max_replicates = 512", "max_replicates = 64")
+    text = edited(text, '{ kind = "ridge" }', '{ kind = "own", path = "mine.py", name = "m" }')
+    number = 'statement = "A number.", kind = "equals", grid = "angles", measure = "mse", margin = 1'
+    text += f'[claims]\nnumber = {{ {number}, value.function = "number" }}'
+    path, trust = write_design(tmp_path, text), [tmp_path / "mine.py", tmp_path / "functions.py"]
+    trust[0].write_text("def m(x):\n    return 1.0 * x[0] ** 2\n")
     trust[1].write_text("def number():\n    return 1")
     opened, original = [], study.rules_of
     monkeypatch.setattr(study, "rules_of", lambda *given: opened.append(1) or original(*given))
@@ -224,8 +221,8 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
         (store / "results.nc").unlink,
         (store / "details.nc").unlink,
         lambda: (store / "provenance.json").write_text("{}"),
-        lambda: write_design(tmp_path, edited(OWN, '"undecided"', '"supported"')),
-        lambda: trust[0].write_text(edited(FUNCTIONS, "1.0", "2.0")),
+        lambda: write_design(tmp_path, edited(text, '"undecided"', '"supported"')),
+        lambda: trust[0].write_text("def m(x):\n    return 2.0 * x[0] ** 2\n"),
         lambda: trust[1].write_text("def number():\n    return 9"),
         lambda: monkeypatch.setattr(provenance, "_version", lambda _: "9.9"),
         lambda: monkeypatch.setattr(provenance, "PACKAGE", tmp_path / "another"),

@@ -266,7 +266,7 @@ def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
 FILES = (
     "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
     ".lock", ".status.json", ".report.json", "figures/a.png", "replays/a.nc", "batches/run", "batches/1-of-2",
-    "batches/1-of-2.lock",     "logs/array.sh",
+    "batches/1-of-2.lock", "logs/array.sh",
 )  # fmt: skip
 FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed")
 KINDS: dict[str, Callable[[Path, Path], None]] = {

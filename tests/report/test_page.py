@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 from builders import DESIGN as TINY
 from builders import edited, refuses
-from builders_results import DESIGN, build_design, build_results, stated
+from builders_results import ANGLES, DESIGN, build_results, stated, with_grid
 from jinja2 import UndefinedError
 from pages import Page, dom, needs_browser
 
 from simstudy import run
-from simstudy.design.load import designs_in, is_shipped, shipped_folder
+from simstudy.design.load import designs_in, is_shipped, load_design, shipped_folder
 from simstudy.design.measures import INDICES, MEASURES, THEORIES
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
@@ -29,9 +29,6 @@ from simstudy.report.page import figure_files, gather, render, write_report
 from simstudy.report.tables import cell_frame, comparison_lines, count_verdicts, csv_of, verdict_lines, verdict_table
 from simstudy.report.terminal import say
 from simstudy.results import cells_of, tree_of
-
-WITHOUT_FIGURES = re.sub(r"\[figures\..*(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
-"""Figures take seconds to draw; pages are written for many tests that look at none."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +109,7 @@ def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applie
 
 @pytest.mark.usefixtures("undrawn")
 def test_page__lists_a_few_reasons_and_counts_the_others(tmp_path):
-    design = build_design(tmp_path, WITHOUT_FIGURES)
+    design = load_design(DESIGN)
     many = build_results(design)
     many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(many.sizes["cell"])]
     text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
@@ -158,7 +155,7 @@ def test_cells_and_verdicts__round_trip_through_csv(folder, results):
 
 
 def test_design_without_claims_and_figures__has_a_report(tmp_path):
-    design = build_design(tmp_path, re.sub(r"\[claims\..*?(?=\n\[profiles)", "", WITHOUT_FIGURES, flags=re.DOTALL))
+    design = load_design(DESIGN | {"claims": {}, "figures": {}})
     results = build_results(design).drop_dims(["claim", "comparison"])
     text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "The design makes no claim." in text and verdict_lines(results) == []
@@ -171,9 +168,8 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
 def test_large_grid__is_cut_and_says_so(tmp_path, monkeypatch):
     most = 40
     monkeypatch.setattr(page_module, "MAX_ROWS", most)
-    angles = ", ".join(f"{a:.4f}" for a in np.linspace(0.0, 90.0, most // 4 + 1))
-    large = re.sub(r"factors.angle = .*", f"factors.angle = [{angles}]", WITHOUT_FIGURES)
-    design = build_design(tmp_path, large)
+    angles = {"angle": np.linspace(0.0, 90.0, most // 4 + 1).round(4).tolist()}
+    design = with_grid("angles", ANGLES | {"factors": ANGLES["factors"] | angles})
     results = build_results(design)
     text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert f"The first {most} of {most + 4} cells" in text
@@ -185,7 +181,7 @@ def test_large_grid__is_cut_and_says_so(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("undrawn")
 def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     """A claim about cells of which no replicate is defined is undecided, with nothing but NaN to show."""
-    design = build_design(tmp_path)
+    design = load_design(DESIGN)
     undefined = build_results(design)
     for name, variable in undefined.data_vars.items():
         if variable.dtype.kind == "f":

@@ -1,5 +1,6 @@
 """Both theories beside Monte Carlo in results of small studies, verdicts, and theory as a control over query points."""
 
+import tomllib
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell,
 
 from simstudy import details
 from simstudy.data import training
+from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.replicates.performance import Performance
 from simstudy.theory import damped_leading_order, exact_moments, leading_order
@@ -16,26 +18,6 @@ from simstudy.verdicts import predictions, query_control
 from simstudy.verdicts.predictions import predict
 from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
 
-CLAIM = """[claims.exact]
-statement = "Exact moments hold with few keys."
-kind = "agrees_with_theory"
-source = "exact"
-grid = "angles"
-measure = "ensemble_variance"
-margin = 0.15
-[figures.mse]"""
-GRID = """[grids.angles]
-exact = true
-by_query = true
-[grids.angles.factors]
-n_keys = [3, 60]
-"""
-OTHER = """[grids.other]
-settings = { arrangement = "haar_redrawn" }
-[claims.mse-falls]"""
-POINTS = """[queries]
-queries = { kind = "points", points = [[0.4, -0.3], [1.0, 0.5]] }
-[simulation]"""
 N_DRAWS = 24
 random_points = partial(
     minimal_cell, regression={"kind": "ridge"}, batch_size=16, population=["queries"],
@@ -43,20 +25,24 @@ random_points = partial(
 )  # fmt: skip
 
 
-def few_keys_text() -> str:
+def few_keys(**precision):
     """Few keys, heads of dimension 1, and a second grid without exact theory whose heads are redrawn."""
-    text = edited(DESIGN, "[grids.angles.factors]\n", GRID)
-    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]").replace("head_dim = 2", "head_dim = 1")
-    text = edited(text, "[claims.mse-falls]", OTHER)
-    text = edited(text, "relative_mcse = { mse = 0.05 }", "relative_mcse = { ensemble_variance = 0.006 }")
-    text = text.replace("max_replicates = 512", "max_replicates = 16384").replace("batch_size = 32", "batch_size = 256")
-    return edited(edited(text, "[simulation]", POINTS), "[figures.mse]", CLAIM).replace('hue = "bandwidth"\n', "")
+    tables = tomllib.loads(DESIGN)
+    tables["heads"]["head_dim"], tables["simulation"]["batch_size"] = 1, 256
+    tables["queries"] = {"queries": {"kind": "points", "points": [[0.4, -0.3], [1.0, 0.5]]}}
+    tables["precision"] |= {"relative_mcse": {"ensemble_variance": 0.006}, "max_replicates": 16384} | precision
+    factors = {"n_keys": [3, 60], "angle": [0, 45, 90], "bandwidth": [0.5]}
+    tables["grids"]["angles"] = {"exact": True, "by_query": True, "factors": factors}
+    tables["grids"]["other"] = {"settings": {"arrangement": "haar_redrawn"}}
+    claim = {"statement": "Exact moments hold with few keys.", "kind": "agrees_with_theory", "source": "exact"}
+    tables["claims"]["exact"] = claim | {"grid": "angles", "measure": "ensemble_variance", "margin": 0.15}
+    del tables["figures"]["mse"]["hue"]
+    return load_design(tables)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("few-keys")
-    return run(loaded(folder, few_keys_text()), output=folder, executor="serial")
+    return run(few_keys(), output=tmp_path_factory.mktemp("few-keys"), executor="serial")
 
 
 def test_exact_theory__stands_beside_leading_order_and_a_grid_beyond_theory_says_why(results):
@@ -112,10 +98,9 @@ def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_
 
 
 def test_theory__that_an_open_claim_asked_for_is_not_evaluated_again_for_the_results(tmp_path, monkeypatch):
-    text = edited(few_keys_text(), "relative_mcse", 'stop = "both"\nrelative_mcse').replace("= 16384", "= 512")
     calls = []
     monkeypatch.setattr(predictions.theory, "exact_moments", lambda *given: calls.append(1) or exact_moments(*given))
-    design = loaded(tmp_path, text)
+    design = few_keys(stop="both", max_replicates=512)
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == sum(planned.exact for planned in design.cells)
 

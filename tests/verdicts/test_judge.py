@@ -3,6 +3,7 @@
 Formulas of theory that are 1 % off are all found with a few hundred replicates of the default estimator.
 """
 
+import tomllib
 from types import SimpleNamespace
 
 import numpy as np
@@ -294,35 +295,22 @@ def test_every_kind_of_claim__has_its_comparisons():
     assert comparisons_of.registry.keys() - {object} == {*records_in(Claim)}
 
 
-MEASURES = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")
-FORMULAS = [(measure, source) for source in ("leading", "exact") for measure in MEASURES]
-CLAIM = """
-[claims.{source}-{name}]
-statement = "Two heads follow the formula."
-origin = "identity"
-kind = "agrees_with_theory"
-grid = "angles"
-measure = "{measure}"
-source = "{source}"
-margin = 0.004
-"""
-
-
 def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monkeypatch):
     """With 2048 keys leading order and the theory of any number of keys differ by less than 0.01 %."""
-    text = DESIGN.partition("[claims")[0].replace("n_keys = 40", "n_keys = 2048")
-    text = edited(text, "head_dim = 2", "head_dim = 1")
-    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [30, 60]\nbandwidth = [0.8]")
-    text = edited(text, "[precision]", '[precision]\nstop = "verdict"')
-    text = edited(text, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
-    text += '[queries]\nqueries = { kind = "points", points = [[0.4]] }\n'
-    text += "".join(CLAIM.format(source=s, measure=m, name=m.replace("_", "-")) for m, s in FORMULAS)
-    design = write_design(tmp_path, text + "\n[profiles.quick]\n")
+    tables = tomllib.loads(DESIGN)
+    tables["data"]["n_keys"], tables["heads"]["head_dim"], tables["precision"]["stop"] = 2048, 1, "verdict"
+    tables["queries"] = {"queries": {"kind": "points", "points": [[0.4]]}}
+    tables["grids"]["angles"] = {"exact": True, "factors": {"angle": [30, 60], "bandwidth": [0.8]}}
+    claim = {"statement": "Two heads follow the formula.", "origin": "identity", "kind": "agrees_with_theory"}
+    claim |= {"grid": "angles", "margin": 0.004}
+    measures = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")
+    formulas = [{"measure": measure, "source": source} for source in ("leading", "exact") for measure in measures]
+    tables["claims"] = {f"formula-{number}": claim | each for number, each in enumerate(formulas)}
 
     def verdicts():
         # Results are made anew of what is stored.
         (tmp_path / "tiny" / "quick" / "provenance.json").unlink(missing_ok=True)
-        results = run(design, output=tmp_path, executor="serial")
+        results = run(tables, output=tmp_path, executor="serial")
         assert set(results.control_variate.values) == {"expansion"} and results.n_replicates.max() <= 512
         return set(results.verdict.values)
 

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import tomllib
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,23 +21,6 @@ from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by, 
 
 DONE, CEILING, PER_BATCH = 4, 1000, 256
 FLOOR = 512
-CLAIMS = """[claims.sure]
-statement = "The error is small."
-kind = "equals"
-grid = "angles"
-measure = "mse"
-where = { bandwidth = 0.5 }
-value = 0.0
-margin = 9.0
-[claims.open]
-statement = "The error falls by more than it does."
-kind = "larger_than"
-grid = "angles"
-measure = "mse"
-where = { bandwidth = 1.0, angle = 0 }
-versus = { angle = 90 }
-value = THRESHOLD
-[figures.mse]"""
 DOMAIN = """[grids.angles.domain]
 n_keys = { log_uniform = [20, 60] }
 bandwidth = { uniform = [0.5, 1.0] }
@@ -122,26 +106,28 @@ def test_theory__counts_with_its_error(monkeypatch):
         assert wanted(accounts_of([8.0]), a=stated) == [target(2.0 / (1.0 + error) ** 0.5)]
 
 
-def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 8192):
-    before, after = DESIGN.partition("[claims")[0], DESIGN.partition("[figures.mse]")[2]
-    text = before + CLAIMS.replace("THRESHOLD", str(threshold)) + after
-    text = edited(text, "batch_size = 32", 'batch_size = 128\ncontrol = "none"')  # fewer files for as many replicates
-    text = edited(text, "relative_mcse = { mse = 0.05 }", f'stop = "{stop}"\nrelative_mcse = {{ mse = 0.01 }}')
-    text = edited(text, "min_replicates = 64", f"min_replicates = {FLOOR}")
-    return loaded(folder, edited(text, "max_replicates = 512", f"max_replicates = {ceiling}"))
+def design_of(threshold: float, stop: str = "verdict", ceiling: int = 8192):
+    tables, of = tomllib.loads(DESIGN), {"grid": "angles", "measure": "mse"}
+    tables["simulation"] |= {"batch_size": 128, "control": "none"}  # fewer files for as many replicates
+    tables["precision"] |= {"stop": stop, "relative_mcse": {"mse": 0.01}, "min_replicates": FLOOR}
+    tables["precision"]["max_replicates"] = ceiling
+    sure = {"kind": "equals", "statement": "The error is small.", "where": {"bandwidth": 0.5}, "value": 0.0}
+    more = {"kind": "larger_than", "statement": "The error falls by more than it does.", "value": threshold}
+    more |= {"where": {"bandwidth": 1.0, "angle": 0}, "versus": {"angle": 90}}
+    return load_design(tables | {"claims": {"sure": sure | of | {"margin": 9.0}, "open": more | of}})
 
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory) -> float:
     folder = tmp_path_factory.mktemp("floor")
-    found = run(design_of(folder, 0.0), output=folder, executor="serial").sel(claim="open")
+    found = run(design_of(0.0), output=folder, executor="serial").sel(claim="open")
     return float(found.verdict_estimate - found.verdict_mcse)
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory, near):
     folder = tmp_path_factory.mktemp("first")
-    return folder, run(design_of(folder, near), output=folder, executor="serial")
+    return folder, run(design_of(near), output=folder, executor="serial")
 
 
 def used(results: xr.Dataset) -> dict[tuple[float, float], int]:
@@ -163,7 +149,7 @@ def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(first):
 def test_decided_claims__want_nothing_beyond_the_floor_and_precision_may_be_asked_for_beside(tmp_path, near):
     stops = ("verdict", "both", "precision")
     results, both, alone = (
-        run(design_of(tmp_path, near - 1.0, stop), output=tmp_path / stop, executor="serial") for stop in stops
+        run(design_of(near - 1.0, stop), output=tmp_path / stop, executor="serial") for stop in stops
     )
     assert set(used(results).values()) == {FLOOR} and set(results.verdict.values) == {"supported"}
     assert results.precision_reached.all()  # none was asked for
@@ -186,7 +172,7 @@ def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, f
     for name in sorted(rows(study))[::3]:
         remove(study, name)
     for where, how in ((folder, {"executor": "serial"}), (tmp_path, {"executor": "threads", "workers": 2})):
-        xr.testing.assert_equal(results, run(design_of(where, near), output=where, **how))
+        xr.testing.assert_equal(results, run(design_of(near), output=where, **how))
 
 
 def settings(design) -> list[tuple]:
@@ -237,12 +223,10 @@ def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
 
 def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradicted_by_one(tmp_path, tiny):
     """Orthogonal heads of a variance below 1 everywhere; and below what half of the settings have."""
-    both = "".join(
-        f'[claims.{name}]\nstatement = "s"\nkind = "equals"\ngrid = "angles"\nmeasure = "ensemble_variance"\n'
-        f"value = 0.0\nmargin = {margin}\n"
-        for name, margin in (("true", 9.0), ("false", 0.05))
-    )
-    results = run(write_design(tmp_path, edited(TEXT, "[figures.mse]", both + "[figures.mse]")), output=tmp_path)
+    claim = {"statement": "s", "kind": "equals", "grid": "angles", "measure": "ensemble_variance", "value": 0.0}
+    tables = tomllib.loads(TEXT)
+    tables["claims"] |= {"true": claim | {"margin": 9.0}, "false": claim | {"margin": 0.05}}
+    results = run(tables, output=tmp_path)
     verdicts = results.verdict.to_series()
     assert (verdicts["true"], verdicts["false"]) == ("supported", "contradicted")
     assert 0.1 < (results.ensemble_variance.sel(source="empirical").values < 0.05).mean() < 0.9

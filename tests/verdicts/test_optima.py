@@ -20,8 +20,7 @@ TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
 stated = partial(claim, kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
 X, Z = 2.0 ** np.arange(5), np.array([2.0, 8.0])
 ERROR = 0.01
-SURE = [4.0, 2.0, 1.0, 1.5, 5.0]
-"""Least at the third level for certain."""
+SURE = [4.0, 2.0, 1.0, 1.5, 5.0]  # least at the third level for certain
 
 
 def noisy(levels: list[dict], values, error: float) -> Estimates:

@@ -7,11 +7,11 @@ import os
 import random
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from builders import RIDGE
 
 import simstudy
 from simstudy.data import heads, training
@@ -25,31 +25,24 @@ EXECUTORS = ["serial"] * 3 + ["threads"] * 8 + ["processes"]
 """How often each is taken: one starts processes in seconds, and the soak is to see many designs."""
 RATIO = 1.25
 """Memory at the end against that after a third: what a run leaks adds up, what is kept once does not."""
-TEXT = """
-study = {{ name = "soak", title = "A random study", aim = "To test." }}
-simulation = {{ seed = {seed}, batch_size = {batch_size}, noise_treatment = "drawn", control = "none" }}
-precision = {{ relative_mcse = {{ mse = {mcse} }}, min_replicates = 64, max_replicates = {most} }}
-heads = {{ n_heads = {n_heads}, head_dim = {head_dim}, arrangement = "haar" }}
-estimator = {{ bandwidth = 0.8 }}
-[data]
-n_keys = 10
-n_features = {n_features}
-noise_sd = {noise_sd}
-regression = {{ kind = "ridge", amplitude = 2.0, direction = [1.0, -0.5] }}
-[grids.all.factors]
-n_keys = {n_keys}
-bandwidth = {bandwidth}
-[profiles.quick]
-"""
 
 
 def drawn(rng: random.Random) -> dict:
-    return {
-        "seed": rng.randrange(10**6), "batch_size": rng.choice([16, 32]), "mcse": rng.choice([0.2, 0.05, 0.001]),
-        "most": 32 * rng.randint(2, 24), "n_heads": rng.randint(1, 3), "head_dim": rng.randint(1, 2),
-        "n_features": rng.randint(2, 4), "noise_sd": rng.uniform(0.1, 1.0),
+    """Tables of a design."""
+    simulation = {"seed": rng.randrange(10**6), "batch_size": rng.choice([16, 32])}
+    precision = {"relative_mcse": {"mse": rng.choice([0.2, 0.05, 0.001])}, "min_replicates": 64}
+    precision["max_replicates"] = 32 * rng.randint(2, 24)
+    heads = {"n_heads": rng.randint(1, 3), "head_dim": rng.randint(1, 2), "arrangement": "haar"}
+    data = {"n_keys": 10, "n_features": rng.randint(2, 4), "noise_sd": rng.uniform(0.1, 1.0)}
+    factors = {
         "n_keys": rng.sample(range(2, 30), rng.randint(1, 3)),
         "bandwidth": [round(rng.uniform(0.3, 2.0), 3) for _ in range(rng.randint(1, 2))],
+    }
+    return {
+        "study": {"name": "soak", "title": "A random study", "aim": "To test."}, "heads": heads, "precision": precision,
+        "simulation": simulation | {"noise_treatment": "drawn", "control": "none"},
+        "data": data | {"regression": RIDGE}, "estimator": {"bandwidth": 0.8},
+        "grids": {"all": {"factors": factors}}, "profiles": {"quick": {}},
     }  # fmt: skip
 
 
@@ -65,9 +58,10 @@ def computed(cell, n: int) -> dict[str, float]:
     return {"mse": (np.mean(errors, axis=0) ** 2).mean(), "of heads": np.square(errors).mean()}
 
 
-def difference(path: Path, results) -> float:
+def difference(tables: dict, results) -> float:
     cells, largest = cells_of(results).isel(source=0), 0.0
-    for planned, one in zip(load_design(path).cells, (cells.isel(cell=k) for k in range(len(cells.cell))), strict=True):
+    each = (cells.isel(cell=k) for k in range(len(cells.cell)))
+    for planned, one in zip(load_design(tables).cells, each, strict=True):
         found = {"mse": one.mse, "of heads": one.mean_squared_bias + one.mean_variance}
         for name, expected in computed(planned.cell, int(one.n_replicates)).items():
             largest = max(largest, abs(float(found[name]) / expected - 1.0))
@@ -85,17 +79,16 @@ def resources() -> dict[str, int]:
 @pytest.mark.timeout(SECONDS + 1800)
 @pytest.mark.filterwarnings("ignore")
 def test_random_designs__give_the_naive_numbers_and_leave_nothing_behind(tmp_path, monkeypatch):
-    rng, kept, path = random.Random(0), [], tmp_path / "design.toml"
+    rng, kept = random.Random(0), []
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     began = time.monotonic()
     while len(kept) < DESIGNS and time.monotonic() - began < SECONDS:
-        settings, executor = drawn(rng), rng.choice(EXECUTORS) if kept else "processes"  # which keep a helper
+        tables, executor = drawn(rng), rng.choice(EXECUTORS) if kept else "processes"  # which keep a helper
         for _ in range(rng.randint(1, 2)):  # the second time with more replicates
-            path.write_text(TEXT.format(**settings))
-            results = simstudy.run(path, output=tmp_path / str(len(kept)), executor=executor, workers=2)
-            assert difference(path, results) < 1e-9, path.read_text()
-            settings["most"] *= 2
+            results = simstudy.run(tables, output=tmp_path / str(len(kept)), executor=executor, workers=2)
+            assert difference(tables, results) < 1e-9, tables
+            tables["precision"]["max_replicates"] *= 2
         kept.append(resources())
     print(f"\n{len(kept)} designs in {time.monotonic() - began:.0f} s; at the end {kept[-1]}")
     first, last = kept[len(kept) // 3], kept[-1]

@@ -74,8 +74,7 @@ MANY_KEYS = 4 * 10**9
 # With noise integrated out, so that fewer kernels are compiled.
 NUMBERS = (1, 3, 14, 15, 16, 19)
 CONTROLS = ("z_noise_dropped", "z_signal_dropped", "z_leading_order")
-MOST = 3000
-"""Largest number of keys that is simulated: beyond, replicates cost too much."""
+MOST = 3000  # largest number of keys that is simulated: beyond, replicates cost too much
 RIDGE = {"kind": "ridge", "frequency": 1.5}
 RADIAL = {"kind": "quadratic", "coefficients": [0.3]}
 FAR = {"kind": "points", "points": [[1.4, -0.9, 0.6]]}

@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
-from builders_results import DESIGN, build_design, build_results, cells_where, stated
+from builders_results import ANGLES, build_results, cells_where, stated, with_grid
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
@@ -169,9 +169,8 @@ def test_layout__leaves_room_for_all_that_is_said_in_letters_of_nine_points_and_
 
 
 @pytest.fixture(scope="module")
-def leading(tmp_path_factory):
-    plain = DESIGN.replace("exact = true", "exact = false")
-    return build_results(build_design(tmp_path_factory.mktemp("plain"), plain))
+def leading():
+    return build_results(with_grid("angles", ANGLES | {"exact": False}))
 
 
 def with_levels(leading: xr.Dataset, source: str, values: list[float]) -> xr.Dataset:
@@ -256,23 +255,16 @@ def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_o
     assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
 
 
-GRID = """
-[grids.split]
-settings = { n_heads = 2, n_keys = 100, arrangement = "haar" }
-factors.regression = ["zero", { kind = "ridge", amplitude = 2.0 }]
-factors.noise_sd = [0.5, 1.0, 2.0]
-factors.bandwidth = [0.4, 0.8]
-factors.head_dim = [1, 2, 4, 8]
-
-[profiles.quick]
-"""
 BEST = stated("optimum", grid="split", x="noise_sd", over="head_dim", tune=["bandwidth"], panel="regression")
 OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
 @pytest.fixture(scope="module")
-def split_design(tmp_path_factory):
-    return build_design(tmp_path_factory.mktemp("design"), DESIGN.replace("[profiles.quick]\n", GRID))
+def split_design():
+    factors = {"regression": ["zero", {"kind": "ridge", "amplitude": 2.0}], "noise_sd": [0.5, 1.0, 2.0]}
+    factors |= {"bandwidth": [0.4, 0.8], "head_dim": [1, 2, 4, 8]}
+    settings = {"n_heads": 2, "n_keys": 100, "arrangement": "haar"}
+    return with_grid("split", {"settings": settings, "factors": factors})
 
 
 @pytest.fixture(scope="module")
