@@ -19,6 +19,7 @@ _OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_pred
 _NEEDED = dict.fromkeys(_OF_PAIRS, "it compares heads; use two or more") | {
     "regret": 'it is that of ants: learner = "ant_colony"',
     "discrepancy": "it needs a reference computation; state reference",
+    "hdi": "it is many numbers, one for each index, of which claims alone state one",
 }
 """Remedy for measures that ensembles lack."""
 _NOUNS = {
@@ -207,14 +208,15 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
 def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
     """Yield the problem of a measure that all cells of a claim, or else one of them, should have and lack."""
     known: list[list[str]] = []  # numbers of the functions of each cell, or measures of its ensemble
-    alone = _OF_PAIRS if all(cell.n_members == 1 for cell in cells) else set()
+    of_claim, alone = path.startswith("claims."), all(cell.n_members == 1 for cell in cells)
+    lacking = {*(_OF_PAIRS if alone else ()), *(() if of_claim else INDEXED_MEASURES)}
     for cell in cells:
         absent = _OF_LEARNERS - {*cell.statistics}
-        absent |= alone | (_GAPS if "direct_mse" in absent else set())
+        absent |= lacking | (_GAPS if "direct_mse" in absent else set())
         ensemble = [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in absent]
         known.append(ensemble if cell.functions is None else [*cell.statistics, "failure_rate"])
     without = [cell for cell, names in zip(cells, known, strict=True) if measure not in names]
-    if len(without) < (1 if path.startswith("claims.") else len(cells)):
+    if len(without) < (1 if of_claim else len(cells)):
         return
     functions, names = without[0].functions, [name for name in known[0] if all(name in each for each in known)]
     whose = "heads" if functions is None else f"functions: {functions.label}"

@@ -127,7 +127,8 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]
                 functions["parameters"] = functions["parameters"] | {setting: value}
             else:
                 table = tables[TABLE_OF[setting]]
-                whole = table[setting] if isinstance(table.get(setting), dict) else {}
+                known = table.get(setting)
+                whole = {"kind": known} if isinstance(known, str) else known if isinstance(known, dict) else {}
                 table[setting] = {**whole, parameter: value} if parameter else value
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
         held = {table: (table, repr(content)) for table, content in tables.items() if table in TABLES}

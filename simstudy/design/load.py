@@ -57,17 +57,18 @@ def load_design(
     With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
     """
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
+    changes: dict[str, Any] = {}
     try:
+        changes = _changes(tables, profile)
         folder = Path() if path is None else path.parent
         files = OwnFiles(folder, trust, path is not None and is_shipped(path), functions)
-        document = validated(Document, _under_profile(tables, profile), context=files)
+        document = validated(Document, _overlay(tables, changes), context=files)
         require_few_cells(document)
-        drawn_from = None if confirm is None else [text, confirm]
-        grids = {name: plan_grid(document, name, files, drawn_from) for name in document.grids}
+        grids = {name: plan_grid(document, name, files, confirm and [text, confirm]) for name in document.grids}
         confirmation = None if confirm is None else _confirm(grids, text, confirm)
         require_answerable(document, grids)
     except DesignError as error:
-        raise DesignError(place, [_in_profile(each, tables, profile) for each in error.problems]) from None
+        raise DesignError(place, [_in_profile(each, changes, profile) for each in error.problems]) from None
     smooth = {name for name, text in document.measures.items() if not text.counted}
     planned = (
         PlannedCell(
@@ -77,8 +78,8 @@ def load_design(
         )
         for name, grid in grids.items() for cell in grid.cells
     )  # fmt: skip
-    about: dict[str, Any] = {"profile": profile, "text": text, "path": path, "confirmation": confirmation}
-    return Design(**dict(document), **about, cells=tuple(planned))
+    stated = {**dict(document), "profile": profile, "text": text, "path": path, "confirmation": confirmation}
+    return Design(**stated, cells=tuple(planned))
 
 
 def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmation:
@@ -128,7 +129,8 @@ def declared(text: str, profile: str) -> Document:
     Functions of the study are not run: numbers of claims that they give are 1.
     """
     context = SimpleNamespace(number=lambda function, parameters: 1.0)
-    return Document.model_validate(_under_profile(parse("design", text), profile), context=context)
+    tables = parse("design", text)
+    return Document.model_validate(_overlay(tables, _changes(tables, profile)), context=context)
 
 
 def profiles_of(design: Source) -> tuple[str, ...]:
@@ -226,16 +228,16 @@ def find_design(design: str | Path) -> Path:
     return found[0]
 
 
-def _under_profile(tables: dict[str, Any], profile: str) -> dict[str, Any]:
-    """Return tables with the entries of a profile; as they are where no profile is stated as `Document` requires."""
+def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
+    """Return the entries of a profile; nothing where no profile is stated as `Document` requires."""
     if tables and tables.keys() <= {"claims", "numbers"}:
         raise mistake("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
     profiles = tables.get("profiles", {})
-    changes = profiles.get(profile) if isinstance(profiles, dict) else None
     if isinstance(profiles, dict) and profile not in profiles and tables.keys() <= Document.model_fields.keys():
         remedy = f"no such profile; the design has: {', '.join(profiles) or 'none; add [profiles.' + profile + ']'}"
         raise mistake("profiles", profile, remedy)
-    return _overlay(tables, changes) if isinstance(changes, dict) else tables
+    changes = profiles.get(profile) if isinstance(profiles, dict) else None
+    return changes if isinstance(changes, dict) else {}
 
 
 def _overlay(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -248,10 +250,10 @@ def _overlay(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...
     return merged
 
 
-def _in_profile(problem: Problem, tables: dict[str, Any], profile: str) -> Problem:
+def _in_profile(problem: Problem, changes: dict[str, Any], profile: str) -> Problem:
     """Return a problem with the place of its entry in the file: in the profile if that states it."""
-    stated: Any = tables if isinstance(tables.get("profiles"), dict) else {}
-    for step in ("profiles", profile, *re.split(r"[.\[]", problem.path)):
+    stated: Any = changes
+    for step in re.split(r"[.\[]", problem.path):
         if isinstance(stated, dict) and step not in stated:
             return problem
         stated = stated[step] if isinstance(stated, dict) else None

@@ -203,8 +203,7 @@ def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
     """Return rows of which some are held out at random, by batch; UserError if too few are left to be fitted."""
     keys, crossed = data.key_distribution, isinstance(data.noise, choices.ResidualNoise)
     assert isinstance(keys, choices.FileKeys)  # no others have rows
-    learner = getattr(data.regression, "learner", "")
-    return _split(raw, keys.held_out, keys.standardise, learner, crossed, seed, batch)
+    return _split(raw, keys.held_out, keys.standardise, getattr(data.regression, "learner", ""), crossed, seed, batch)
 
 
 @lru_cache(maxsize=32)

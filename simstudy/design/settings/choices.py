@@ -143,8 +143,7 @@ class Sum(Choice, kind="sum"):
 
     terms: Annotated[tuple[Annotated[_Terms, KINDS], ...], Field(strict=False, min_length=1)]
 
-    def described(self) -> str:
-        """Return the label by default."""
+    def _described(self) -> str:
         return " + ".join(term.label for term in self.terms)
 
 
@@ -433,8 +432,7 @@ Combination = Annotated[
     _Fixed | OptimalCombination | FittedCombination | ProductCombination,
     tagged_union("given", "weights", (list, tuple)),
 ]
-_Trees = RandomForestLearner | GradientBoostingLearner
-_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner
+_Learners = NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | GradientBoostingLearner | AntColonyLearner
 LearnerChoice = Annotated[_Learners, KINDS]
 WITHOUT_BANDWIDTH = {records.tags(each)[0] for each in get_args(_Learners) if "bandwidth" in each.ignores}
 """Kinds of learners that look at no bandwidth."""

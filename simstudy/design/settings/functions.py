@@ -160,8 +160,7 @@ class OwnFunction(OwnCode, kind="own"):
             raise UserError(f"{self.code.place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
 
-    def described(self) -> str:
-        """Return the label by default."""
+    def _described(self) -> str:
         return f"{self.name} of {self.path}"
 
 
@@ -295,8 +294,7 @@ class Functions(OwnCode):
             self.refuse(f"{function} returns {type(found).__name__}; return a dict of numbers by name")
         return {name: float(found[name]) for name in self.measured if name in found}
 
-    def described(self) -> str:
-        """Return the label by default."""
+    def _described(self) -> str:
         return f"{self.method} on {self.process}" if self.process else self.method
 
     def _takes(self, function: str) -> dict[str, bool]:

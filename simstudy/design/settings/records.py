@@ -103,9 +103,9 @@ class Choice(Record):
     def model_post_init(self, _: Any) -> None:
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""
         # The record is frozen for its users; this is still its making.
-        object.__setattr__(self, "label", self.label or self.described())
+        object.__setattr__(self, "label", self.label or self._described())
 
-    def described(self) -> str:
+    def _described(self) -> str:
         """Return the label by default."""
         inside = _brief({k: v for k, v in self if k in self.model_fields_set - {"kind"}})[1:-1]
         return f"{self.kind}({inside})" if inside else self.kind
@@ -216,7 +216,7 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
         value = None
     if kind.startswith("union_tag") and isinstance(detail["input"], dict):
         steps, value = [*steps, "kind"], detail["input"].get("kind")
-    remedy = detail["msg"].replace("valid tuple", "valid list")
+    remedy = detail["msg"].replace("valid tuple", "valid list").partition(" or instance of")[0]
     if kind == "extra_forbidden":
         remedy = f"unknown key; {hint(str(location[-1]), _fields_at(model, location[:-1]))}"
     elif kind in ("missing", "union_tag_not_found"):
