@@ -50,8 +50,7 @@ def evaluate(
     if normaliser.kind == "softmax":
         return Estimates(*nw_moments(*inputs, bandwidth, logits, with_mass, visible))
     if isinstance(normaliser, CompactNormaliser):
-        radius = normaliser.window * bandwidth
-        return Estimates(*compact_moments(*_on_host(inputs), radius, normaliser.power))
+        return Estimates(*compact_moments(*_on_host(inputs), normaliser.window * bandwidth, normaliser.power))
     return Estimates(*_moments(_on_host(inputs), bandwidth, logits, normaliser))
 
 

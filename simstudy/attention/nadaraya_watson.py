@@ -56,8 +56,7 @@ def _fixed_heads(cell: Cell) -> Prepared:
 @_kept
 def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
     # Heads that are no population are those of any batch.
-    own = cell if "heads" in cell.population else cell.in_batch(0)
-    key, query, indices = _fixed_heads(own)
+    key, query, indices = _fixed_heads(cell if "heads" in cell.population else cell.in_batch(0))
     if (span := span_of(cell)) is None:
         return _prepare(cell, heads.query_points(cell), key, query, indices)
     real = cell.simulation.dtype

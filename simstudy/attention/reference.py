@@ -61,8 +61,7 @@ def multi_head_attention(
     v = np.einsum("rij,hjk->rihk", tokens, weights.value)
     logits = np.einsum("qhk,rihk->rqhi", q, k) / temperature
     heads = np.einsum("rqhi,rihk->rqhk", _softmax(logits, visible), v)
-    concatenated = heads.reshape(*heads.shape[:2], -1)
-    return concatenated @ weights.output.reshape(-1)
+    return heads.reshape(*heads.shape[:2], -1) @ weights.output.reshape(-1)
 
 
 def torch_multi_head_attention(

@@ -52,8 +52,7 @@ def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
         return _divided(cell, _orthonormal(_random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
     if cell.heads.query_projections == "opposite":
-        signs = np.where(np.arange(cell.heads.n_heads) % 2, -1.0, 1.0)
-        return projections * signs[:, None, None]
+        return projections * np.where(np.arange(cell.heads.n_heads) % 2, -1.0, 1.0)[:, None, None]
     return projections
 
 

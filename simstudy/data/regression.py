@@ -52,8 +52,7 @@ def evaluate(regression: choices.Regression, x: np.ndarray) -> np.ndarray:
             return _combined(c * x.shape[-2] if len(c) == 1 else c, x, power=2)
         case choices.Ridge():
             unit = (np.array(regression.direction) / math.hypot(*regression.direction)).tolist()
-            argument = regression.frequency * _combined(unit, x)
-            return regression.amplitude * wave(regression.wave, argument)
+            return regression.amplitude * wave(regression.wave, regression.frequency * _combined(unit, x))
         case choices.Additive():
             for j in range(min(regression.n_active or x.shape[-2], x.shape[-2])):
                 value += _additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])

@@ -82,8 +82,7 @@ class SharedData:
 
     def rows(self, n_keys: int) -> np.ndarray:
         """Numbers of the rows of the user's data that are the first keys: (replicate, key)."""
-        drawn = self.once(("rows",), lambda: training.draw_rows(self._cell, self.first, self.count))
-        return drawn[:, :n_keys]
+        return self.once(("rows",), lambda: training.draw_rows(self._cell, self.first, self.count))[:, :n_keys]
 
     def variances(self, cell: Cell) -> np.ndarray:
         """Var(ε | X): (replicate, key)."""

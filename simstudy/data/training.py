@@ -44,8 +44,7 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
             z *= (keys.radius / np.sqrt(square))[:, None]
         case choices.StudentKeys():
             # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
-            chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))
-            z *= np.sqrt((keys.df - 2.0) / chi_square)
+            z *= np.sqrt((keys.df - 2.0) / (2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))))
         case choices.MixtureKeys():
             component = np.floor(keys.n_components * uniforms(*latent)[:, 0])
             for j in range(keys.n_components):

@@ -27,8 +27,7 @@ def add_errors(
     defined = np.empty(len(means), np.bool_)
     added = _NO_GRAM if gram is None else writable(gram, float)
     sums = _in_rows(error_sums, product_sums)
-    memory = _memory(*(each.shape[1:] for each in sums))
-    _add_errors(writable(means, float), target, added, *memory, *sums, defined)
+    _add_errors(writable(means, float), target, added, *_memory(*(each.shape[1:] for each in sums)), *sums, defined)
     return defined
 
 

@@ -217,8 +217,7 @@ def _moments_by(exp2):
             points = queries[r if len(queries) > 1 else 0]
             largest = largest_of(variances[r])
             for h in range(n_heads):
-                slopes = memory.slopes[h]
-                set_shifts(keys[r, h], points[h], scale, row, centres[h], slopes, limits[h], near[h])
+                set_shifts(keys[r, h], points[h], scale, row, centres[h], memory.slopes[h], limits[h], near[h])
                 for q in range(0, n_queries, width):
                     if not _all(near[h, q : q + width]):
                         _leave(points, scale, memory, h, q, width)

@@ -35,5 +35,4 @@ _DECIDING = re.compile(
 def processor() -> str:
     """Return processor, features and settings that kernels are compiled for: they decide the last bits of a sum."""
     stated = (f"{name}={value}" for name, value in sorted(vars(_config).items()) if _DECIDING.fullmatch(name))
-    name = _config.CPU_NAME or binding.get_host_cpu_name()
-    return " ".join([f"{name} {_config.CPU_FEATURES}", *stated])
+    return " ".join([_config.CPU_NAME or binding.get_host_cpu_name(), _config.CPU_FEATURES, *stated])

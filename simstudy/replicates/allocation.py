@@ -46,8 +46,7 @@ def sized(design: Design, control: Control | None = None) -> Design:
         with contextlib.suppress(UserError):
             chosen = quickest([cells[number] for number in free], bool(design.claims), control)
         for number in free if chosen else ():
-            own = cells[number].cell.with_simulation(**chosen)
-            cells[number] = cells[number].model_copy(update={"cell": own})
+            cells[number] = cells[number].model_copy(update={"cell": cells[number].cell.with_simulation(**chosen)})
     return design.model_copy(update={"cells": tuple(cells)})
 
 

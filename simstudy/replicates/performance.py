@@ -224,6 +224,5 @@ def halved(blocks: Moments, times: int) -> Moments:
 
 def block_lengths(n_batches: int) -> NDArray[np.int64]:
     """Return of how many blocks of batches each block is that so many batches are folded to."""
-    length = 1 << halvings_of(n_batches)
-    starts = np.arange(0, n_batches * N_BLOCKS, length)
+    starts = np.arange(0, n_batches * N_BLOCKS, 1 << halvings_of(n_batches))
     return np.diff(starts, append=n_batches * N_BLOCKS)
