@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import FiniteFloat, ValidationError
 from threadpoolctl import threadpool_info
 
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, contents
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
-from simstudy.execution.store import MAX_RESULTS_BYTES, Store
+from simstudy.execution.store import MAX_RESULTS_BYTES, Instant, Store
 from simstudy.replicates.allocation import SIZES, states_size
 
 STATUS_FILE = ".status.json"
@@ -168,8 +168,8 @@ class Status(Record):
     """Where all cells of a study stand, in the order of the design."""
 
     origin: str  # Digest of the design, code and installation; empty where batches are counted, not looked at
-    as_of: float  # When that was written, in seconds of `time.time`
-    seconds_left: float | None = None  # How long the run would still take; None while it could not be told
+    as_of: Instant  # When that was written
+    seconds_left: FiniteFloat | None = None  # How long the run would still take; None while it could not be told
     cells: tuple[CellStatus, ...]  # Each cell
     results: str = ""  # Digest of what results rest on and of the results; empty before they are written
 

@@ -157,8 +157,7 @@ class RunState:
         self.accounts: list[CellProgress] = []
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
-            cell = planned.cell
-            identity = identity_of(cell, device)
+            cell, identity = planned.cell, identity_of(planned.cell, device)
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
             known, sharers = store.summary(identity).get(name), self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers

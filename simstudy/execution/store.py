@@ -53,6 +53,7 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
+Instant = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # By `time.time`, up to the year 5138
 Named = Annotated[dict[str, Any], AfterValidator(lambda named: {k: np.array(v, float)[()] for k, v in named.items()})]
 Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
 LARGEST_SUM = 1e100
@@ -217,7 +218,7 @@ class Owner(Record):
 
     pid: Annotated[int, Field(ge=1, lt=2**31)]
     host: str
-    started: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # By `time.time`, up to the year 5138
+    started: Instant
 
     @property
     def alive(self) -> bool | None:

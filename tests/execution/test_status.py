@@ -71,14 +71,14 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
     assert read_status(design, store_of(design, tmp_path)).finished == 6
 
 
-@pytest.mark.parametrize("gone", [True, False])
-def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished, gone):
+@pytest.mark.parametrize("change", [{}, {"origin": "x"}, {"as_of": 1e300}, {"seconds_left": float("nan")}])
+def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished, change):
     design, store = finished
     assert read_status(design, store) is not None
-    if gone:
-        remove(store.folder, min(rows(store.folder)))
+    if change:
+        store.files.write(STATUS_FILE, json.dumps(json.loads(store.files.read(STATUS_FILE, 9999)) | change).encode())
     else:
-        (store.folder / STATUS_FILE).write_text(json.dumps({"origin": "x"}))
+        remove(store.folder, min(rows(store.folder)))
     assert read_status(design, Store(store.folder)) is None
 
 
