@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded, refuses, run, write_design
+from builders import DESIGN, refuses, run, write_design
 from builders_results import DESIGN as MADE_UP
 from builders_results import build_results
 
@@ -19,9 +19,6 @@ from simstudy.replicates.performance import MOST_BLOCKS
 from simstudy.report.page import require_same_design
 from simstudy.results import LAYOUT, cells_of, open_results, tree_of
 
-TINY = edited(DESIGN.partition("[claims")[0], "max_replicates = 512", "max_replicates = 64") + "[profiles.quick]\n"
-FACTORS = "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]\n"
-
 
 def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     """All of a table to the bit, but for what is undefined in every cell and asked for by none."""
@@ -32,22 +29,18 @@ def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     assert [found[name].dtype for name in numeric] == [cells[name].dtype for name in numeric]
 
 
-@pytest.mark.parametrize(
-    ("factors", "arrangement", "sizes"),
-    [
-        ("", "orthogonal", {}),
-        ("bandwidth = [0.5, 1]\n", "orthogonal", {"bandwidth": 2}),
-        ('bandwidth = ["attention", { kind = "rate" }]\n', "orthogonal", {"bandwidth": 2}),
-        ('regression = ["zero", { kind = "ridge" }]\nprincipal_angles = [[10, 20], [30.5, 90]]\n', "principal_angles",
-         {"regression": 2, "principal_angles": 2}),
-        ('n_keys = [40, 80]\nhead_dim = [1, 2]\nbandwidth = ["attention", 0.5]\nn_heads = [2, 3]\n', "orthogonal",
-         {"n_keys": 2, "head_dim": 2, "bandwidth": 2, "n_heads": 2}),
-    ],
-    ids=["none", "one-number", "one-rule", "text", "four"],
-)  # fmt: skip
-def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_path, factors, arrangement, sizes):
-    text = edited(edited(TINY, FACTORS, factors), 'arrangement = "rotated"', f'arrangement = "{arrangement}"')
-    cells = run(loaded(tmp_path, text), output=tmp_path, executor="serial")
+@pytest.mark.parametrize("factors, arrangement", [
+    ({}, "orthogonal"),
+    ({"bandwidth": [0.5, 1]}, "orthogonal"),
+    ({"bandwidth": ["attention", {"kind": "rate"}]}, "orthogonal"),
+    ({"regression": ["zero", {"kind": "ridge"}], "principal_angles": [[10, 20], [30.5, 90]]}, "principal_angles"),
+    ({"n_keys": [40, 80], "head_dim": [1, 2], "bandwidth": ["attention", 0.5], "n_heads": [2, 3]}, "orthogonal"),
+], ids=["none", "one-number", "one-rule", "text", "four"])  # fmt: skip
+def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_path, factors, arrangement):
+    tables, sizes = tomllib.loads(DESIGN) | {"claims": {}, "figures": {}}, dict.fromkeys(factors, 2)
+    tables["heads"]["arrangement"], tables["precision"]["max_replicates"] = arrangement, 64
+    tables["grids"]["angles"]["factors"] = factors
+    cells = run(tables, output=tmp_path, executor="serial")
     opened = open_results(tmp_path / "tiny" / "quick")
     grid = opened["angles"]
     assert grid.mse.sizes == sizes and {"query", "head_i", "index"}.isdisjoint(grid.mse.dims)

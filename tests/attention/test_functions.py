@@ -205,10 +205,8 @@ def n_failed(x):
 
 @pytest.mark.parametrize("how, message", [
     (lambda x: {"estimate": x.mean(axis=-1) - x.mean()}, "odd gives a replicate other numbers among other repl"),
-    (
-        {"process": lambda draw, n, shift: {"x": draw.normals(n) + shift}},
-        "mean returns no 'truth'; bias needs it; known are estimate",
-    ),
+    ({"process": lambda draw, n, shift: {"x": draw.normals(n) + shift}},
+     "mean returns no 'truth'; bias needs it; known are estimate"),
     (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 64 replicates"),
     ({"measures": ["relative_bias"], "factors": {"n": [N], "shift": [0.0]}}, "no finite .* tried: relative_bias"),
     ({"method": fragile, "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*Error: no estimate"),
@@ -229,14 +227,8 @@ def n_failed(x):
     ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
     ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
     ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
-    (
-        {
-            "process": lambda draw, n, shift: {"x": draw.normals(n).tolist(), "truth": shift},
-            "method": greedy,
-            "one_by_one": True,
-        },
-        "read-only: data are shared by all methods; copy",
-    ),
+    ({"process": lambda draw, n, shift: {"x": draw.normals(n).tolist(), "truth": shift}, "method": greedy,
+      "one_by_one": True}, "read-only: data are shared by all methods; copy"),
     (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
     *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
     ({"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True}, "odd gives bias of shape .2,.; give one"),

@@ -54,10 +54,8 @@ MECHANISMS = {
     "keys alone": {"transformation": {"kind": "low_rank", "rank": 1, "method": "keys"}, **DOT},
     "stacked": {"transformation": {"kind": "low_rank", "rank": 1, "method": "stacked"}, **DOT},
     "product": {"combination": {"kind": "product", "logits": "sum"}},
-    "pool of compact": {
-        "combination": {"kind": "product", "logits": "mean"},
-        "normaliser": {"kind": "compact", "power": 2, "window": 3.0},
-    },
+    "pool of compact": {"combination": {"kind": "product", "logits": "mean"},
+                        "normaliser": {"kind": "compact", "power": 2, "window": 3.0}},
 }  # fmt: skip
 cell_of = partial(minimal_cell, n_keys=22, regression=RIDGE, queries=QUERIES, noise_sd=0.5)
 REDRAWN = {"arrangement": "haar_redrawn", "query_projections": "haar"}
@@ -128,14 +126,10 @@ ONE_OF_TWO = "change one of the two"
     (VECTORS | {"combination": "sum"}, "value_projections", 'needs combination = "uniform"'),
     (VECTORS | {"learner": "random_forest", **DRAWN}, "value_projections", 'needs learner = "nadaraya_watson"'),
     (VECTORS | {"reference": "attention"}, "value_projections", 'needs reference = "none"'),
-    (
-        {"value_projections": {"kind": "random", "n_components": 6, "value_dim": 7}}, "value_projections",
-        "7 dimensions of a value, but n_components = 6",
-    ),
-    (
-        {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries", "heads"]},
-        "combination", "",
-    ),
+    ({"value_projections": {"kind": "random", "n_components": 6, "value_dim": 7}}, "value_projections",
+     "7 dimensions of a value, but n_components = 6"),
+    ({"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries", "heads"]},
+     "combination", ""),
 ])  # fmt: skip
 def test_what_cannot_be_together__is_named(settings, setting, said):
     stated = cell_of(**{"queries": {"kind": "gaussian", "count": 6}} | settings)

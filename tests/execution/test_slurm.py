@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders import DESIGN, edited, run, write_design
+from builders import DESIGN, edited, rare, run, write_design
 from commands import command, environment
 from stored import FOLDER, batches, numbers, rows
 from strangers import answering, listeners, readable_by_others
@@ -184,19 +184,14 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
     assert not key.exists()
 
 
-def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, design: Path, tmp_path: Path):
+@pytest.mark.parametrize("stated, said", [
+    ({"QUEUE": "nowhere"}, r"nvalid partition.*mend jobqueue\.slurm"),
+    rare({"JOB_SCRIPT_PROLOGUE": "['exit 1']"}, "ended without becoming workers"),
+])  # fmt: skip
+def test_jobs_that_are_refused_or_end_at_once__are_one_message_and_exit_code_2(slurm, design, tmp_path, stated, said):
+    settings = SMALL | {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in stated.items()}
     arguments = command("submit", design, "--output", tmp_path / "out")
-    variables = environment(SLURM_CONF=slurm.conf, DASK_JOBQUEUE__SLURM__QUEUE="nowhere")
-    done = subprocess.run(arguments, capture_output=True, text=True, env=variables)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf, **settings))
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert "nvalid partition" in done.stderr and "mend jobqueue.slurm" in done.stderr
-    assert not slurm.known()
-
-
-@pytest.mark.rare
-def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, design: Path, tmp_path: Path):
-    arguments = command("submit", design, "--output", tmp_path / "out")
-    variables = environment(SLURM_CONF=slurm.conf, DASK_JOBQUEUE__SLURM__JOB_SCRIPT_PROLOGUE="['exit 1']", **SMALL)
-    done = subprocess.run(arguments, capture_output=True, text=True, env=variables)
-    assert done.returncode == 2 and "ended without becoming workers" in done.stderr, done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert re.search(said, done.stderr), done.stderr
+    assert "QUEUE" not in stated or not slurm.known()

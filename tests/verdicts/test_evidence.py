@@ -13,14 +13,11 @@ from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, estimates_
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
-THREE = estimates_of(
-    [
-        account({"x": 1.0}, 3.0, LONG, remainder=2.0),
-        account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
-        account({"x": 3.0}, 7.0, APART, remainder=3.0, seed=2),
-    ],
-    "mse",
-)
+THREE = estimates_of([
+    account({"x": 1.0}, 3.0, LONG, remainder=2.0),
+    account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
+    account({"x": 3.0}, 7.0, APART, remainder=3.0, seed=2),
+], "mse")  # fmt: skip
 
 
 def test_combination__adds_remainders_and_pairs_blocks_of_one_stream():

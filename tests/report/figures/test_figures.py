@@ -25,6 +25,8 @@ SATURATION = curve(grid="many-heads", y="ensemble_variance", x="n_heads", hue="b
 DIVERSITY = stated("diversity", index="vendi", grid="angles", hue="n_keys", panel="regression")
 BY_ANGLE = curve(y="ensemble_variance", hue="n_keys", panel="regression", y_scale="log")
 single = partial(curve, where={"regression": "zero", "n_keys": 400})
+BEST = stated("optimum", grid="split", x="noise_sd", over="head_dim", tune=["bandwidth"], panel="regression")
+OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
 def panels(drawing):
@@ -253,10 +255,6 @@ def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_o
     cells.attrs["factors"] = "angles: spread"
     ticks = draw(single(where={}, x="spread"), "f", cells).axes[0].get_xticks()
     assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
-
-
-BEST = stated("optimum", grid="split", x="noise_sd", over="head_dim", tune=["bandwidth"], panel="regression")
-OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
 @pytest.fixture(scope="module")
