@@ -116,18 +116,17 @@ def performance(estimates, target, combination):
         combined = estimates[:, q] @ np.asarray(combination)
         uniform = estimates[:, q].mean(axis=1)
         correlation = [covariance[h, g] / math.sqrt(covariance[h, h] * covariance[g, g]) for h, g in pairs]
-        rows.append(
-            {
-                "squared_bias": (combined.mean() - target[q]) ** 2,
-                "mean_squared_bias": np.mean((estimates[:, q].mean(axis=0) - target[q]) ** 2),
-                "mean_variance": np.trace(covariance) / n_heads,
-                "mean_covariance": np.mean([covariance[h, g] for h, g in pairs]),
-                "ensemble_variance": combined.var(),
-                "mse": np.mean((combined - target[q]) ** 2),
-                "ambiguity": np.mean([(estimates[:, q, h] - uniform) ** 2 for h in range(n_heads)]),
-                "correlation": np.mean(correlation),
-            }
-        )
+        found = {
+            "squared_bias": (combined.mean() - target[q]) ** 2,
+            "mean_squared_bias": np.mean((estimates[:, q].mean(axis=0) - target[q]) ** 2),
+            "mean_variance": np.trace(covariance) / n_heads,
+            "mean_covariance": np.mean([covariance[h, g] for h, g in pairs]),
+            "ensemble_variance": combined.var(),
+            "mse": np.mean((combined - target[q]) ** 2),
+            "ambiguity": np.mean([(estimates[:, q, h] - uniform) ** 2 for h in range(n_heads)]),
+            "correlation": np.mean(correlation),
+        }
+        rows.append(found)
     result = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     uniform = result["mean_variance"] / n_heads + (1 - 1 / n_heads) * result["mean_covariance"]
     return result | {"effective_heads": result["mean_variance"] / uniform}

@@ -80,11 +80,10 @@ def test_abstracts__nothing_is_left_out_in_silence():
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 
 
-@pytest.mark.parametrize(
-    "document, number",
-    [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
-     if document not in ("README.md", "simstudy/README.md", *(f"simstudy/docs/{each}.md" for each in ELSEWHERE))],
-)  # fmt: skip
+@pytest.mark.parametrize("document, number", [
+    (document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
+    if document not in ("README.md", "simstudy/README.md", *(f"simstudy/docs/{each}.md" for each in ELSEWHERE))
+])  # fmt: skip
 def test_python_blocks__run(document, number, study, monkeypatch, capsys):
     monkeypatch.chdir(study)
     exec(blocks("python", document)[number], {})

@@ -197,9 +197,8 @@ def population_rows() -> Iterator[Row]:
                     draw_of(job, number, simulate_batch([job], number)[0])
                 seconds = (time.process_time() - start) / draws
                 others = (job.with_simulation(seed=seed) for seed in (11, 12))
-                between, within = np.mean([allocation.variances(e, grid.precision, theory) for e in others], axis=0)[
-                    :, 0
-                ]
+                found = [allocation.variances(each, grid.precision, theory)[:, 0] for each in others]
+                between, within = np.mean(found, axis=0)
                 least = allocation.first_target(grid.precision, a_draw, population=True)
                 taken.append(seconds * max(between + within / (a_draw - 1), least))
             label = f"population, {n_keys} keys, {n_heads} heads of {head_dim}, {n_queries} queries, {measure}"

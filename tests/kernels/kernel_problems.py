@@ -34,14 +34,10 @@ def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread
     n_replicates, n_queries, n_heads, p, n = shape
     rng = np.random.default_rng(seed)
     replicates = (n_replicates,) if own_queries else ()
-    return Problem(
-        rng.standard_normal((n_replicates, n_heads, p, n)).astype(precision),
-        rng.standard_normal((n_replicates, n)).astype(precision),
-        rng.uniform(0.1, 2.0, (n_replicates, n)).astype(precision),
-        (spread * rng.standard_normal((*replicates, n_queries, n_heads, p))).astype(precision),
-        bandwidth,
-        logits,
-    )
+    keys, values = rng.standard_normal((n_replicates, n_heads, p, n)), rng.standard_normal((n_replicates, n))
+    variances = rng.uniform(0.1, 2.0, (n_replicates, n))
+    queries = spread * rng.standard_normal((*replicates, n_queries, n_heads, p))
+    return Problem(*(each.astype(precision) for each in (keys, values, variances, queries)), bandwidth, logits)
 
 
 def naive_moments(given, radius=None, power=None):
@@ -50,9 +46,8 @@ def naive_moments(given, radius=None, power=None):
     On whole arrays, as loops over scalars would take minutes, and in the widest precision of the machine.  Kernels are
     (1 - |k - q|²/radius²)_+^power where these are given.
     """
-    keys, values, variances, queries = (
-        array.astype(np.longdouble) for array in (given.keys, given.values, given.variances, given.queries)
-    )
+    arrays = given.keys, given.values, given.variances, given.queries
+    keys, values, variances, queries = (array.astype(np.longdouble) for array in arrays)
     # Replicate, query, head, dimension, key.
     queries = np.broadcast_to(queries, (len(keys), *queries.shape[-3:]))[..., None]
     squares = ((queries - keys[:, None]) ** 2).sum(axis=3)

@@ -11,6 +11,7 @@ from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.design.answerable import draws_of
 from simstudy.design.document import Precision
+from simstudy.design.measures import MEASURES
 from simstudy.execution.provenance import counted
 from simstudy.execution.store import store_of
 from simstudy.replicates import allocation
@@ -212,10 +213,6 @@ VALUE, OUTPUT = RNG.normal(size=(H, V, K)), RNG.normal(size=(H, K, C))
 MAPS = VALUE @ OUTPUT
 RANDOM_MAPS = {"kind": "random", "n_components": 6, "value_dim": 3}
 KINDS = {"random": RANDOM_MAPS, "transposed": RANDOM_MAPS | {"output": "transposed"}, "disjoint": "disjoint"}
-MEASURES = (
-    "squared_bias", "mean_squared_bias", "ambiguity", "mean_variance", "mean_covariance", "ensemble_variance", "mse",
-    "correlation", "effective_heads",
-)  # fmt: skip
 
 
 def cell_of(kind, **settings):

@@ -7,7 +7,6 @@ import re
 import naive
 import numpy as np
 import pytest
-from builders import minimal_cell
 from theory_oracle import gaussian_grid, make_cell
 
 from simstudy import theory
@@ -79,12 +78,8 @@ def test_docstring__says_which_function_answers_what():
 @pytest.mark.parametrize("bandwidth, frequency_sd, scale", [(0.5, 1.0, 1.0), (1.2, 0.4, 0.5)])
 def test_isotropic_bias__is_that_of_random_waves(degrees, n_features, bandwidth, frequency_sd, scale):
     angles, width, p, draws = np.radians(degrees), 1 + bandwidth**2, len(degrees), 100_000
-    heads = np.zeros((2, n_features, p))
-    heads[0, :p], free = np.eye(p), p
-    for j, angle in enumerate(angles):
-        heads[1, j, j] = np.cos(angle)
-        if angle:
-            heads[1, free, j], free = np.sin(angle), free + 1
+    normals = p - 1 + np.cumsum(angles > 0)  # one for each angle that is not 0
+    heads = naive.turned(angles, np.eye(n_features)[:, [*range(p), *normals]])
     waves, queries = frequency_sd * RNG.normal(size=(draws, n_features)), scale * RNG.normal(size=(draws, n_features))
     average = np.zeros(draws, complex)
     for head in heads:
@@ -103,10 +98,8 @@ def test_isotropic_bias__of_more_heads_rises_in_no_angle():
 
 
 def exact_error(n_keys, arrangement, gradient, noise_sd, bandwidth, scale):
-    cell = minimal_cell(
-        n_keys=n_keys, n_features=2, n_heads=2, head_dim=1, arrangement="orthogonal", bandwidth=bandwidth,
-        regression={"kind": "linear", "coefficients": gradient}, noise_sd=noise_sd,
-    )  # fmt: skip
+    linear = {"kind": "linear", "coefficients": gradient}
+    cell = make_cell(n_keys, bandwidth=bandwidth, regression=linear, noise_sd=noise_sd)
     nodes, masses = np.polynomial.hermite_e.hermegauss(4)
     queries = scale * np.array(np.meshgrid(nodes, nodes[2:])).reshape(2, -1).T  # errors are even in the query
     heads = np.eye(2)[:, :, None] if arrangement == "orthogonal" else np.eye(2)[[0, 0]][:, :, None]

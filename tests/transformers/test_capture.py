@@ -97,11 +97,10 @@ LATE = torch.arange(9)[:, None] > 2
 LOWEST = torch.zeros(9, 9).masked_fill(~LATE, torch.finfo(torch.float16).min).half()
 
 
-@pytest.mark.parametrize(
-    ("x", "mask"),
-    [(X[:, None], LATE | True), (X[:, None], LATE), (X[:, None], LATE.expand(2, 1, 9, 1)), (X, LATE[:1] | True),
-     (X, LATE[:, 0]), (3 * X[:, None].half(), LOWEST)],
-)  # fmt: skip
+@pytest.mark.parametrize("x, mask", [
+    (X[:, None], LATE | True), (X[:, None], LATE), (X[:, None], LATE.expand(2, 1, 9, 1)), (X, LATE[:1] | True),
+    (X, LATE[:, 0]), (3 * X[:, None].half(), LOWEST),
+])  # fmt: skip
 def test_masks__hold_for_keys_and_queries_as_in_torch_where_a_query_sees_a_key(x, mask):
     """Under the lowest number of half precision, a query that sees none has other weights by each kernel."""
     model, parts = Masked().eval(), []

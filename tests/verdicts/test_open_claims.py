@@ -148,9 +148,8 @@ def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(first):
 
 def test_decided_claims__want_nothing_beyond_the_floor_and_precision_may_be_asked_for_beside(tmp_path, near):
     stops = ("verdict", "both", "precision")
-    results, both, alone = (
-        run(design_of(near - 1.0, stop), output=tmp_path / stop, executor="serial") for stop in stops
-    )
+    runs = (run(design_of(near - 1.0, stop), output=tmp_path / stop, executor="serial") for stop in stops)
+    results, both, alone = runs
     assert set(used(results).values()) == {FLOOR} and set(results.verdict.values) == {"supported"}
     assert results.precision_reached.all()  # none was asked for
     assert used(both) == used(alone) and max(used(alone).values()) > FLOOR
