@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any
 
 import dask
@@ -85,8 +86,8 @@ class DaskExecutor(Executor):
 
     def __init__(self, client: Any, device: str = "cpu", without_workers: Callable[[], None] | None = None) -> None:
         super().__init__(client, 0)
-        self.device, self._client, self._without_workers = device, client, without_workers
-        self._address = client.scheduler.address
+        self.device, self._client, self._address = device, client, client.scheduler.address
+        self._without_workers = without_workers or partial(_no_workers, self._address)
         self._counted, self._last_seen = -math.inf, time.monotonic()
         self._unlike: set[str] = set()
         self._alike: list[str] | None = None
@@ -141,8 +142,6 @@ class DaskExecutor(Executor):
         if self.workers():
             self._last_seen = time.monotonic()
         elif time.monotonic() - self._last_seen > WORKER_SECONDS:
-            if self._without_workers is None:
-                raise _no_workers(self._address)
             self._without_workers()
             self._last_seen = time.monotonic()
 
@@ -157,9 +156,9 @@ class DaskExecutor(Executor):
             raise UserError(f"{said}, and no other worker is left; {ONE_ENGINE}")
 
 
-def _no_workers(address: str) -> UserError:
+def _no_workers(address: str) -> None:
     said = f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s"
-    return UserError(f"{said}; start some (dask worker {address}), and run again: finished batches are stored")
+    raise UserError(f"{said}; start some (dask worker {address}), and run again: finished batches are stored")
 
 
 def dask_executor(
@@ -231,7 +230,7 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
         try:
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError:
-            raise _no_workers(address) from None
+            _no_workers(address)
         yield DaskExecutor(client)
 
 

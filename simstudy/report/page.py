@@ -160,12 +160,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
     verdicts = [line for study in studies for line in study["verdicts"]]
-    page = template("studies.html").render(
-        studies=studies,
-        profile=profile,
-        n_claims=len(verdicts),
-        headline=tables.count_verdicts(verdicts),
-    )
+    told = {"headline": tables.count_verdicts(verdicts), "n_claims": counted(len(verdicts), "claim")}
+    page = template("studies.html").render(studies=studies, profile=profile, **told)
     return Store(output).files.write(f"report-{profile}.html", page.encode())
 
 
