@@ -123,6 +123,8 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
         for name in (names,) if isinstance(names, str) else names:
             if name not in factors:
                 yield Problem.unknown(f"{reference.path}.{field}", name, factors, what="factor")
+            elif field in ("over", "tune") and name in (stated("x"), stated("hue"), stated("panel")):
+                yield reference.problem(field, f"{name} is x, hue or panel already; name another factor")
     known = tuple(dict.fromkeys((*grid.selectable, *factors)))
     for field in ("where", "versus", "stands"):
         selection = stated(field) or {}
@@ -150,9 +152,9 @@ def _misselected(reference: Reference) -> Iterator[Problem]:
         yield reference.problem("versus", remedy)
     if entry.kind == "zip" and len(chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(chosen)} cells; select at most {MOST_ZIPS}")
-    of_optimum = ("x", "along") if isinstance(entry, BaseClaim) and entry.kind.startswith("optimum") else ()
-    for field in ("over",) if reference.stated("over") else of_optimum:
-        levels = {*reference.levels(field)} if reference.stated(field) is not None else {1, 2, 3}
+    of_optimum = ("over",) if reference.stated("over") else ("x", "along") if entry.kind.startswith("optimum") else ()
+    for field in filter(reference.stated, of_optimum):
+        levels = {*reference.levels(field)}
         if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
             yield reference.problem(field, "needs three or more different values, all of them positive numbers")
     if reference.stated("x") is None:
@@ -195,12 +197,10 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
             own = kind in grid.stated.precision
             path = f"grids.{name}.precision.{kind}" if own else f"precision.{kind}"
             asked |= {(path, measure): grid.cells if own else cells for measure in getattr(grid.precision, kind)}
-        new_points = ({"queries", cell.queries.queries.kind} & {*cell.population} for cell in grid.cells)
-        if grid.stated.by_query and any(new_points):
+        if grid.stated.by_query and any({"queries", c.queries.queries.kind} & {*c.population} for c in grid.cells):
             why = "query points are a population, new in each batch; remove it"
             problems.append(Problem(f"grids.{name}.by_query", True, why))
-    for (path, measure), of in asked.items():
-        problems += _lacked(path, measure, of)
+    problems += [each for (path, measure), of in asked.items() for each in _lacked(path, measure, of)]
     if problems:
         raise DesignError("", problems)
 

@@ -93,8 +93,9 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     ('y = "mse"', 'y = "msee"', "figures.mse.y = 'msee'", 'did you mean "mse"?'),
     ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle'", "is 0 in a cell and has no logarithm"),
     ('hue = "bandwidth"', 'hues = "bandwidth"', "figures.mse.hues = 'bandwidth'", 'did you mean "hue"?'),
-    ("[profiles.quick]", '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"\n'
-     'x = "angle"\nover = "bandwidth"', "figures.best.over = 'bandwidth'", "or more different values"),
+    *(("[profiles.quick]", '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"'
+       f'\nx = "angle"\nover = "{over}"', f"figures.best.over = '{over}'", remedy)
+      for over, remedy in (("bandwidth", "or more different values"), ("angle", "angle is x, hue or panel already"))),
     ('hue = "bandwidth"', 'index = "vendi"', "figures.mse.index = 'vendi'", "unknown key; known: title"),
     ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid = 'angels'", 'mean "angles"?'),
     ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index", "state index for measure"),
@@ -143,8 +144,7 @@ def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):
     text = edited(DESIGN, "[grids.angles.factors]", "[grids.noise.factors]").replace('"angles"', '"noise"')
     text += "\n[profiles.full.grids.noise]\nby_query = true\n[profiles.full.data]\nregression = { kind = 'linear' }"
     quick, full = (loaded(tmp_path, text, profile) for profile in ("quick", "full"))
-    assert len(full.cells) == len(quick.cells) == 6
-    assert [design.cells[0].by_query for design in (quick, full)] == [False, True]
+    assert [(len(design.cells), design.cells[0].by_query) for design in (quick, full)] == [(6, False), (6, True)]
     # Negative control: a composite setting is replaced whole, not merged.
     assert full.cells[0].cell.coordinates["regression"] == "linear"
 
