@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,19 @@ def python(*arguments: object, **how: Any) -> subprocess.CompletedProcess:
     """Run Python in a process of its own, and return its exit code and what it printed."""
     how = {"env": environment(), "timeout": SECONDS} | how
     return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **how)
+
+
+def most_memory(first: Callable[[], object], job: Callable[[], object]) -> int:
+    """Bytes that a job takes at most, beside what the process has after a first one; Linux alone tells them."""
+
+    def counted(name: str) -> int:
+        return int(Path("/proc/self/status").read_text().split(name + ":")[1].split()[0]) * 1024
+
+    first()  # what is imported and compiled does not count
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    before = counted("VmRSS")
+    job()
+    return counted("VmHWM") - before
 
 
 def command(*arguments: object) -> list[str]:

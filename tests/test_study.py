@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 
 import numba
@@ -55,10 +56,9 @@ def test_results__open_with_xarray_alone_and_explain_themselves(tiny):
 
 def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     """And a plain arm beside the expansion has the same numbers but for errors, of the same data."""
-    factors = 'angle = [45]\nn_keys = [2, 40]\ncontrol = ["none", "expansion"]'
-    text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
-    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", factors)
-    design = loaded(tmp_path, text)
+    tables = tomllib.loads(DESIGN) | {"claims": {}, "figures": {}}
+    tables["grids"]["angles"]["factors"] = {"angle": [45], "n_keys": [2, 40], "control": ["none", "expansion"]}
+    design = load_design(tables)
     results = run(design, output=tmp_path, executor="serial")
     few = "at some query point few keys carry weight, where a control variate would have heavy tails"
     assert results.control_variate.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from commands import most_memory
 from limits import Row, interleaved, ratio
 
 from simstudy import inspect_heads
@@ -40,15 +41,7 @@ def run(who: str, model: Any, texts: Any) -> None:
 def megabytes(who: str, size: Sequence[int]) -> float:
     """Most memory above the model that a job takes, of a process of its own."""
     model, texts = model_and_texts(*size)
-    run(who, model, texts[:, :64])  # imports what it needs
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
-    before = _status("VmRSS")
-    run(who, model, texts)
-    return (_status("VmHWM") - before) / 1000
-
-
-def _status(name: str) -> int:
-    return int(Path("/proc/self/status").read_text(encoding="ascii").partition(f"{name}:")[2].split()[0])
+    return most_memory(lambda: run(who, model, texts[:, :64]), lambda: run(who, model, texts)) / 1_024_000
 
 
 def inspection_rows() -> Iterator[Row]:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import dask
 import pytest
 from builders import DESIGN, edited, minimal_cell, refuses, write_design
-from commands import forks, simstudy
+from commands import forks, most_memory, simstudy
 from distributed import LocalCluster
 
 from simstudy.errors import UserError
@@ -91,17 +92,6 @@ MANY = {"n_keys": 1 << 17, "n_features": 16, "batch_size": 16, "arrangement": "a
 LAWS = ("student_t", {"df": 5}), ("mixture", {}), ("autoregressive", {"coefficient": 0.5})
 
 
-def peak(few: Any, cell: Any) -> int:
-    def counted(name: str) -> int:
-        return int(Path("/proc/self/status").read_text().split(name + ":")[1].split()[0]) * 1024
-
-    simulate_batch([few], 0)  # what is imported and compiled does not count
-    Path("/proc/self/clear_refs").write_text("5")
-    before = counted("VmRSS")
-    simulate_batch([cell], 0)
-    return counted("VmHWM") - before
-
-
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks of memory are told by Linux alone")
 @pytest.mark.parametrize("settings", [
     MANY,
@@ -118,7 +108,7 @@ def peak(few: Any, cell: Any) -> int:
 def test_estimate_of_memory__is_what_a_batch_takes(settings):
     cells = [minimal_cell(**{"arrangement": "aligned"} | settings | more) for more in ({"n_keys": 64}, {})]
     with ProcessPoolExecutor(1, forks()) as alone:
-        found = alone.submit(peak, *cells).result()
+        found = alone.submit(most_memory, *(partial(simulate_batch, [cell], 0) for cell in cells)).result()
     assert 0.9 * found <= taken(cells[1]) <= 2.0 * found
 
 
