@@ -30,8 +30,7 @@ def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", ki
 
 def real_number(name: str, given: Any) -> float:
     """Return an argument as one real number; a truth value is none, and raises ValueError."""
-    number = real_array(name, given, "one number", "fiu")
-    if number.ndim:
+    if (number := real_array(name, given, "one number", "fiu")).ndim:
         raise ValueError(f"{name} has shape {number.shape}; give one number")
     return float(number)
 

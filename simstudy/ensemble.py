@@ -105,8 +105,7 @@ def nw_ensemble(
         if not (sees := visible.any(axis=1)).all():
             raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
     if head_bandwidths is not None:
-        factors = _array("head_bandwidths", head_bandwidths, (n_heads,))
-        if not (factors > 0.0).all():
+        if not ((factors := _array("head_bandwidths", head_bandwidths, (n_heads,))) > 0.0).all():
             raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
         # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]

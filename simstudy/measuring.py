@@ -66,8 +66,7 @@ def estimates(
             raise UserError(f"results of {name}: not of simulate; give the design, and trust=[FILE]")
         design, profile = above[0] / "design.json", str(given.attrs["profile"])
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
-    planned = [(each, each.cell.functions) for each in loaded.cells if each.cell.functions is not None]
-    if not planned:
+    if not (planned := [(each, each.cell.functions) for each in loaded.cells if each.cell.functions is not None]):
         raise UserError(f"{loaded.study.name}: no grid of functions; choose a study whose methods are functions")
     require_trust(each.cell for each, _ in planned)
     parts = []

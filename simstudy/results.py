@@ -127,8 +127,7 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
     known = list(dict.fromkeys(chain(*rows)))
     if unknown := [key for key in where if key not in known]:
         raise UserError(f"{name}.{unknown[0]}: no setting of these cells; they have {', '.join(known)}")
-    found = [cell for cell, row in enumerate(rows) if selected(row, where)]
-    if len(found) == 1:
+    if len(found := [cell for cell, row in enumerate(rows) if selected(row, where)]) == 1:
         return found[0]
     inside = [rows[cell] for cell in found] or rows
     levels = {key: [*dict.fromkeys(repr(text_of(row, key)) for row in inside)] for key in (known if found else where)}

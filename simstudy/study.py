@@ -243,8 +243,7 @@ def require_trust(cells: Iterable[Cell]) -> None:
 
 def _zipped(design: Design) -> Iterator[xr.Dataset]:
     """Yield the intervals of single replicates, if a figure shows any."""
-    figures = [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]
-    if not figures:
+    if not (figures := [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]):
         return
     from simstudy.attention.functions import results_of
 

@@ -132,8 +132,7 @@ def list_designs(
 
     from simstudy.design.load import FILE, designs_in, known_designs, read_design
 
-    paths = known_designs() if folder is None else designs_in(folder)
-    if not paths:
+    if not (paths := known_designs() if folder is None else designs_in(folder)):
         raise UserError(f"{folder or 'designs'}: holds no study folders (NAME/{FILE}); give another folder")
     table = Table("design", "title", "profiles")
     for path in paths:

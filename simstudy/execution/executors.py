@@ -47,8 +47,7 @@ CELLS_PER_TASK = 8
 def available() -> int:
     """Return the bytes that this process may still take: of the machine, its control groups and its address space."""
     free = [psutil.virtual_memory().available]
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
+    if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         free.append(limit - psutil.Process().memory_info().vms)
     with contextlib.suppress(OSError):
         for line in _GROUPS[0].read_text().splitlines():

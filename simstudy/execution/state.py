@@ -257,8 +257,7 @@ class RunState:
 
     def tally(self) -> dict[str, float]:
         """Return how many batches this run computed, how many it found damaged, and what it took."""
-        counts = {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)}
-        return counts | self._meter.read()
+        return {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)} | self._meter.read()
 
     def write_status(self, device: str = "") -> Status:
         """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
@@ -273,8 +272,7 @@ class RunState:
 
     def tell(self) -> None:
         """Write down where each cell stands, if it is time to."""
-        began = time.monotonic()
-        if began >= self._due:
+        if (began := time.monotonic()) >= self._due:
             self.write_status()
             self._due = due(began, TELL_SECONDS)
 

@@ -155,8 +155,7 @@ def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, 
         with contextlib.suppress(Missing), folder.reading(name) as file:
             for entry in within:
                 file.seek(entry.start)
-                payload = file.read(entry.size)
-                if _digest(payload) == entry.digest:
+                if _digest(payload := file.read(entry.size)) == entry.digest:
                     yield entry, payload
 
 

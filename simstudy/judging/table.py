@@ -156,8 +156,7 @@ def _means(
     n_blocks, trials, used = np.zeros(n), np.zeros(n), np.zeros(len(there), bool)
     events = np.full(there.shape, -1, np.int8)
     for part in parts:
-        kept = there[:, part].all(axis=1)
-        if not kept.any():
+        if not (kept := there[:, part].all(axis=1)).any():
             others = " and all conditions compared with it" if len(part) > 1 else ""
             remedy = "give them, or select other conditions in where"
             raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{others}; {remedy}")
@@ -208,16 +207,14 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     if not factors:
         raise UserError("factors: none; a table with a row for each unit and condition names conditions in columns")
     long, remedy = pd.DataFrame(table), "name in factors the columns that tell conditions apart"
-    n_conditions = len(long.drop_duplicates(factors))
-    if n_conditions > max(MANY, len(long) / 2):
+    if (n_conditions := len(long.drop_duplicates(factors))) > max(MANY, len(long) / 2):
         most = max(factors, key=lambda name: long[name].nunique())
         raise UserError(f"numbers: {n_conditions:,} conditions in {len(long):,} rows, told apart by {most}; {remedy}")
     for name in (unit, *factors):
         if (empty := long[name].isna()).any():
             row = long[empty].iloc[0]
             raise UserError(f"{name}: empty at {unit} = {row[unit]}, {value} = {row[value]}; fill it, or {remedy}")
-    twice = long.duplicated([unit, *factors])
-    if twice.any():
+    if (twice := long.duplicated([unit, *factors])).any():
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")

@@ -154,8 +154,7 @@ def status_line(status: Status, store: Store) -> str:
         text = "batches are counted, simstudy run examines them" if stored else f"{store.folder} holds no batches"
     if status.finished < len(status.cells):
         text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
-    owner = store.owner()
-    if owner is None or owner.alive is False:
+    if (owner := store.owner()) is None or owner.alive is False:
         return text if status.finished == len(status.cells) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
     text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
@@ -168,8 +167,7 @@ def missed_line(status: Status, design: Design) -> str:
 
     A target that was missed by all is told by the cell that is furthest from it.
     """
-    missed = [pair for pair in zip(status.cells, design.cells, strict=True) if not pair[0].reached]
-    if not missed:
+    if not (missed := [pair for pair in zip(status.cells, design.cells, strict=True) if not pair[0].reached]):
         return ""
     cell, planned = max(missed, key=lambda pair: (pair[0].mcse or 0.0) / pair[0].wanted if pair[0].wanted else math.inf)
     reason = f"MCSE of {cell.measure} {cell.mcse:.2g}, target {cell.wanted:.2g}, " if cell.measure else ""

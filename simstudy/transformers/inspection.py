@@ -103,8 +103,7 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
     else:
         for run in _runs(model, inputs):
             _observe_model(model, run, layer)
-    n_texts = min((len(each.means) for each in layers.values()), default=0)
-    if n_texts < 4:
+    if (n_texts := min((len(each.means) for each in layers.values()), default=0)) < 4:
         raise UserError(f"{n_texts or 'no'} texts; give at least 4, of which every second one is judged")
     for name, each in layers.items():
         each.gather(n_texts, name)

@@ -92,8 +92,7 @@ def why_no_verdict(contrast: Contrast) -> str:
         return ""
     if not np.isfinite(contrast.value):
         return "no estimate, or none that is smooth in the means"
-    blocks = contrast.degrees + 1
-    if blocks < contrast.fewest:
+    if (blocks := contrast.degrees + 1) < contrast.fewest:
         return f"{blocks:g} blocks of replicates or draws, {contrast.fewest:g} are needed"
     if contrast.few_decide:
         share = f"one block of {blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"

@@ -134,8 +134,7 @@ def decide(comparisons: list[Comparison], level: float) -> Judgement:
         nothing = undecided("", "nothing to compare: no selected cell has both values, or a cell to compare with")
         return Judgement("undecided", NOTHING, nothing, [], level)
     each = Evidence(*(np.array(side) for side in zip(*(found.evidence for found in comparisons), strict=True)))
-    evidence = all_hold(each)
-    if evidence.against < level:
+    if (evidence := all_hold(each)).against < level:
         return Judgement("contradicted", evidence, comparisons[int(np.argmin(each.against))], comparisons, level)
     verdict = "supported" if evidence.in_favour < level else "undecided"
     return Judgement(verdict, evidence, comparisons[int(np.argmax(each.in_favour))], comparisons, level)

@@ -43,8 +43,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if "joined" in seen else []
     entries += _not_told_apart(hidden)
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
-    notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += [*deviations.entries(), *notes]
+    entries += [*deviations.entries(), *shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))]
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 

@@ -61,8 +61,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
         for axes in drawn:
             axes.axhline(figure.target, zorder=1, label="target", **_AIM)
         entries.append((_AIM, f"black dots: aimed at, {number(figure.target)}"))
-    notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += [*deviations.entries(), *notes]
+    entries += [*deviations.entries(), *shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))]
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 

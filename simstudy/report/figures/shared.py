@@ -104,8 +104,7 @@ def set_scales(axes: Axes, x_scale: str, y_scale: str) -> None:
 
 def tick_levels(axes: Axes, levels: np.ndarray, scale: str) -> None:
     """Put ticks of x at the first and last level of a factor, and at others that keep clear of those before them."""
-    levels = np.unique(levels[visible(levels, scale)])
-    if len(levels):
+    if len(levels := np.unique(levels[visible(levels, scale)])):
         places, chosen = np.log(levels) if scale == "log" else levels, [0, len(levels) - 1]
         for i, place in enumerate(places):
             if np.abs(places[chosen] - place).min() >= 5 * np.ptp(places) / characters(axes):
