@@ -127,7 +127,7 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
         try:  # Only empty entries are missing: "NA" may be a name that somebody meant.
             frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=[""])
         except Exception as error:  # a damaged file may raise nearly anything
-            raise UserError(f"cannot be read as .csv ({error})") from None
+            raise UserError(f"cannot be read as .csv ({' '.join(str(error).split())})") from None
     else:
         raise UserError(f"has no file type that is read; give .npy, .csv, or {_PREFIX}NAME")
     if not 0 < frame.size <= MAX_NUMBERS:

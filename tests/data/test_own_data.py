@@ -87,10 +87,9 @@ def test_fitted_regression__is_that_of_the_population_and_residuals_are_crossed(
     fit = LinearRegression().fit(rows.keys, responses)
     np.testing.assert_allclose(rows.values, fit.predict(rows.keys))
     np.testing.assert_allclose(rows.targets, fit.predict(rows.points))
-    own = responses - rows.values
     assert abs(rows.residuals.mean()) < 1e-10
     # A row that was in the fit is closer to it; but not by much, with ten features and four hundred rows.
-    assert 1.02 < rows.residuals.std() / own.std() < 1.1
+    assert 1.02 < rows.residuals.std() / (responses - rows.values).std() < 1.1
     assert np.isnan(cell_of(**keys).rows.residuals).all()
 
 
@@ -136,11 +135,12 @@ def design_with(keys, *edits):
     ('path = "absent.npy"', "cannot be read: No such file"),
     ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
     ('path = "line.npy"', "its array has shape (4,); give rows and columns"),
-    ('path = "few.npy"', "1 rows are too few"),
+    ('path = "few.npy"', "1 rows are too few for held_out = 0 and 2 more; add some or lower it"),
     ('path = "constant.npy"', "constant columns cannot be standardised: leave out 0, 2, or use standardise"),
     ('path = "text.csv"', "column 'b' holds 'x' in row 2, the first of 1 such rows; give finite numbers"),
     ('path = "gap.csv"', "column 'b' holds nan in row 2"),
     ('path = "none.csv"', "cannot be read as .csv"),
+    ('path = "uneven.csv"', "Expected 2 fields in line 3, saw 3)"),
     ('path = "other.txt"', "has no file type that is read; give .npy, .csv, or sklearn:NAME"),
     ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
     ('path = "twice.csv"', "2 columns of the data for n_features = 6; state as many"),
@@ -154,10 +154,10 @@ def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
     arrays = {"nan.npy": np.array([[1.0, np.nan], [2.0, 3.0]]), "line.npy": np.ones(4), "few.npy": np.ones((1, 6))}
     arrays["constant.npy"] = np.column_stack([np.ones(5), np.arange(5.0), np.zeros(5)])
     texts = {"text.csv": "a,b\n1,2\n3,x\n", "gap.csv": "a,b\n1,2\n3,\n", "twice.csv": "a,b\n1,2\n3,4\n"}
-    for name, content in (arrays | texts | {"none.csv": "", "other.txt": "1"}).items():
+    for name, content in (arrays | texts | {"none.csv": "", "uneven.csv": "a,b\n1,2\n3,4,5", "other.txt": "1"}).items():
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
     message = mistakes(tmp_path, design_with(f'{{ kind = "file", {stated} }}'))
-    assert expected in message and message.count("data.") == 1, message
+    assert expected in message and message.count("toml: data.") == 1, message
 
 
 COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'

@@ -75,8 +75,7 @@ def of_socket(path):
 def test_irregular_files__are_refused_without_waiting(make, tmp_path):
     make(tmp_path / "odd")
     refuses("cannot be read: a folder, pipe, device or socket", load_design, tmp_path / "odd", error=DesignError)
-    text = of_heads("odd")
-    assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
+    assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, of_heads("odd"))
 
 
 def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):

@@ -80,6 +80,7 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     ('{ kind = "ridge" }', '{ kind = "ridge", direction = [0.0] }', "data.regression", "must not be zero"),
     ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 7] }', "data.regression", "7 coordinates"),
     ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2] }', "data.regression.coordinates[1]", "missing"),
+    ('{ kind = "ridge" }', '{ kind = "sum", terms = [] }', "data.regression.terms = []", "List should have at least 1"),
     ('{ kind = "ridge" }', '{ kind = "sum", terms = ["x"] }', "data.regression.terms[0].kind = 'x'", "known: zero"),
     ("[heads]", 'key_distribution = { kind = "student_t", df = 2 }\n[heads]', "data.key_distribution.df = 2", "than 2"),
     ("[heads]", 'key_distribution = { kind = "mixture", n_components = 9 }\n[heads]', "data.key_distribution", "9 co"),

@@ -212,7 +212,7 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
     order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.keys)), kind="stable")
     out, kept = order[:held_out], np.sort(order[held_out:])
     if len(kept) < 2:
-        raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
+        raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 more; add some or lower it")
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
         # A column that is constant except in held-out rows has no scale.

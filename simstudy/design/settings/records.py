@@ -216,7 +216,7 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
         value = None
     if kind.startswith("union_tag") and isinstance(detail["input"], dict):
         steps, value = [*steps, "kind"], detail["input"].get("kind")
-    remedy = detail["msg"].replace("valid tuple", "valid list").partition(" or instance of")[0]
+    remedy = detail["msg"].replace("tuple", "list").replace("Tuple", "List").partition(" or instance of")[0]
     if kind == "extra_forbidden":
         remedy = f"unknown key; {hint(str(location[-1]), _fields_at(model, location[:-1]))}"
     elif kind in ("missing", "union_tag_not_found"):
