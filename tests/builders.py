@@ -109,12 +109,6 @@ hue = "bandwidth"
 max_replicates = 1024
 """
 
-FIGURES = """[figures]
-least = { title = "Optimal bandwidth", kind = "optimum", grid = "angles", y = "mse", x = "angle", over = "bandwidth" }
-order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
-
-"""
-
 
 def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:
     """What theories take beside a cell: projections of keys and of queries, and query points."""

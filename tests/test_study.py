@@ -8,7 +8,7 @@ from pathlib import Path
 import numba
 import pytest
 import xarray as xr
-from builders import DESIGN, FIGURES, edited, loaded, refuses, run, write_design
+from builders import DESIGN, edited, loaded, refuses, run, write_design
 from stored import batches, contents, remove
 
 import simstudy
@@ -71,8 +71,11 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
 
 
 def test_report_after_a_run__writes_the_same_bytes(tmp_path):
-    text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
-    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
+    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
+    text += """[figures]
+least = { title = "Optimal bandwidth", kind = "optimum", grid = "angles", y = "mse", x = "angle", over = "bandwidth" }
+order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
+"""
     command = [str(write_design(tmp_path, text)), "--output", str(tmp_path / "out")]
     assert process.command(["run", *command, "--executor", "serial"]) == 0
     first = contents(tmp_path / "out" / "tiny" / "quick")

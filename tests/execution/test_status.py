@@ -215,21 +215,23 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
 
     assert opens() and not opens()
     store = tmp_path / "tiny" / "quick"
-    for change in (
-        lambda: damage(store / "batches" / "run"),
-        lambda: damage(store / "results.nc"),
-        (store / "results.nc").unlink,
-        (store / "details.nc").unlink,
-        lambda: (store / "provenance.json").write_text("{}"),
-        lambda: write_design(tmp_path, edited(text, '"undecided"', '"supported"')),
-        lambda: trust[0].write_text("def m(x):\n    return 2.0 * x[0] ** 2\n"),
-        lambda: trust[1].write_text("def number():\n    return 9"),
-        lambda: monkeypatch.setattr(provenance, "_version", lambda _: "9.9"),
-        lambda: monkeypatch.setattr(provenance, "PACKAGE", tmp_path / "another"),
-        lambda: monkeypatch.setenv("NUMBA_OF_NO_USE", "1"),
-    ):
+    changes = {
+        "a batch": lambda: damage(store / "batches" / "run"),
+        "results damaged": lambda: damage(store / "results.nc"),
+        "results gone": (store / "results.nc").unlink,
+        "details": (store / "details.nc").unlink,
+        "provenance": lambda: (store / "provenance.json").write_text("{}"),
+        "claim": lambda: write_design(tmp_path, edited(text, '"undecided"', '"supported"')),
+        "functions": lambda: trust[0].write_text("def m(x):\n    return 2.0 * x[0] ** 2\n"),
+        "a claim's number": lambda: trust[1].write_text("def number():\n    return 9"),
+        "versions": lambda: monkeypatch.setattr(provenance, "_version", lambda _: "9.9"),
+        "sources": lambda: monkeypatch.setattr(provenance, "PACKAGE", tmp_path / "another"),
+        "environment": lambda: monkeypatch.setenv("NUMBA_OF_NO_USE", "1"),
+    }
+    for name, change in changes.items():
         change()
-        assert opens() and not opens(), change
+        assert opens(), name
+        assert not opens(), name
     trust[1].write_text("def number():\n    return 5")
     with pytest.raises(UserError, match=r"results.nc: a number of functions.py has changed since; run the study again"):
         require_same_design(cells_of(store), load_design(path, trust=trust), Store(tmp_path))
