@@ -1,6 +1,7 @@
 """Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -70,9 +71,9 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     if isinstance(path, xr.DataTree):
         return checked(path, Path("results"))
     place = Path(path)
-    if len(place.parts) == 1 and not place.is_file() and not (place / RESULTS_FILE).exists():  # a folder of its design
+    if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # a folder of its design
         place = DEFAULT_OUTPUT / place / "quick"
-    place = place / RESULTS_FILE if place.is_dir() else place
+    place = place / RESULTS_FILE if os.path.isdir(place) else place
     return checked(read_tree(place), place)
 
 
@@ -104,8 +105,7 @@ def read_results(store: Store) -> xr.DataTree:
 
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
     """Return the names of the factors of each grid, as the results record them."""
-    recorded = results.attrs.get("factors")
-    if not isinstance(recorded, str) or "grid" not in results.coords:
+    if not isinstance(recorded := results.attrs.get("factors"), str) or "grid" not in results.coords:
         raise UserError("these are not the results of a study; give what run or open_results returned, or its folder")
     entries = (entry.partition(":") for entry in recorded.split("; "))
     return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}

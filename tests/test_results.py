@@ -131,7 +131,8 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, m
     refuses(r"results\.nc: these are not the results of a study", open_results, tmp_path)
     monkeypatch.chdir(tmp_path)
     write_design(tmp_path / "tiny")
-    refuses("run the study first", open_results, "tiny")
+    for name in ("tiny", "t" * 300):
+        refuses("run the study first", open_results, name)
     Store(tmp_path / "outputs" / "tiny" / "quick").write_dataset("results.nc", tree_of(results))
     assert open_results("tiny").identical(open_results("outputs/tiny/quick"))  # and not the folder of its design
 

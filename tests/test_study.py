@@ -78,10 +78,9 @@ order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
 """
     command = [str(write_design(tmp_path, text)), "--output", str(tmp_path / "out")]
     assert process.command(["run", *command, "--executor", "serial"]) == 0
-    first = contents(tmp_path / "out" / "tiny" / "quick")
+    first = contents(folder := tmp_path / "out" / "tiny" / "quick")
     files = {"cells.csv", "verdicts.csv", "comparisons.csv", "report.html", "figures/least.png", "figures/mse.png"}
     assert files <= first.keys() and b"mse-falls" in first["verdicts.csv"] and b"mse-falls" in first["comparisons.csv"]
-    folder = tmp_path / "out" / "tiny" / "quick"
     (folder / "report.html").unlink()  # without it all is drawn again
     assert process.command(["report", *command]) == 0
     assert contents(folder) == first
@@ -89,14 +88,13 @@ order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
 
 def test_provenance__names_code_libraries_and_time(tiny):
     record = json.loads((store_of(tiny.design, tiny.output).folder / "provenance.json").read_text())
-    assert record["design"] == DESIGN
-    assert record["run"] == json.loads(tiny.results.attrs["run"])
-    assert record["run"]["executor"] == "serial" and record["run"]["workers"] == 1
-    assert record["run"]["wall_seconds"] > 0.0 < record["run"]["cpu_seconds"] and record["run"]["peak_memory_MiB"] > 50
-    assert record["run"]["batches_computed"] == int(tiny.results.n_batches.sum())
+    assert record["design"] == DESIGN and (ran := record["run"]) == json.loads(tiny.results.attrs["run"])
+    assert ran["executor"] == "serial" and ran["workers"] == 1 and ran["processor"]
+    assert ran["wall_seconds"] > 0.0 < ran["cpu_seconds"] and ran["peak_memory_MiB"] > 50
+    assert ran["batches_computed"] == int(tiny.results.n_batches.sum())
     assert record["design_hash"] == hashlib.sha256(DESIGN.encode()).hexdigest() and record["seed"] == "7"
-    assert record["device"] == record["run"]["device"] == "CPU" and record["run"]["processor"]
-    assert record["simstudy"] and record["libraries"]["numba"] and record["engine"] == tiny.results.attrs["engine"]
+    assert record["device"] == ran["device"] == "CPU" and record["simstudy"]
+    assert record["libraries"]["numba"] and record["engine"] == tiny.results.attrs["engine"]
 
 
 def test_unwritable_output__is_found_before_anything_is_computed(tiny, tmp_path, monkeypatch):

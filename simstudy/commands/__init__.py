@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.resources
 import inspect as code
 import json
-import math
+import os
 import re
 import sys
 from pathlib import Path
@@ -420,7 +420,7 @@ def judge(
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
         table = found.to_dataframe().reset_index().astype(object)
-        rows = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
+        rows = table.mask(table.isin([*map(float, ("nan", "inf", "-inf"))]), None).to_dict("records")
         say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
     else:
         say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
@@ -497,7 +497,7 @@ def inspect(
         except (UserError, ValueError) as error:
             raise UserError(f"{model}: {error}") from None
     else:
-        if not (model / "config.json").is_file():
+        if not os.path.isfile(model / "config.json"):
             wanted = "save a model by model.save_pretrained"
             raise UserError(f"{model}: neither .npz nor a folder with config.json; {wanted}")
         if texts is None:

@@ -270,8 +270,9 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
 def job_script(jobs: Jobs) -> str:
     """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key file."""
     _, job, options = _slurm(jobs)
-    security = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
-    return str(job("tls://SCHEDULER", name="WORKER", protocol="tls://", security=security, **options).job_script())
+    options["security"] = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
+    with Folder(jobs.folder).told("logs", "written"):  # which Dask makes
+        return str(job("tls://SCHEDULER", name="WORKER", protocol="tls://", **options).job_script())
 
 
 def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:

@@ -63,14 +63,14 @@ class Folder:
 
     def names(self) -> list[str]:
         """Names of what lies here, in order; nothing if there is no such folder."""
-        with self._told(), contextlib.suppress(*_ABSENT), self._opened() as folder:
+        with self.told(), contextlib.suppress(*_ABSENT), self._opened() as folder:
             return sorted(os.listdir(folder))
         return []
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[BinaryIO]:
         """Open a regular file to be read; Missing if there is none, UserError if it cannot be read."""
-        with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
+        with self.told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
             yield file
 
     def read(self, name: str, limit: int) -> bytes:
@@ -86,12 +86,12 @@ class Folder:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
         def append(content: bytes) -> int:
-            with self._told(name, "written"), open(opened, "ab", closefd=False) as file:
+            with self.told(name, "written"), open(opened, "ab", closefd=False) as file:
                 file.write(content)
                 file.flush()
                 return file.tell()
 
-        with self._told(name, "written"), self._file(name, flags) as opened:
+        with self.told(name, "written"), self._file(name, flags) as opened:
             os.ftruncate(opened, min(stop, os.fstat(opened).st_size))
             yield append
 
@@ -99,7 +99,7 @@ class Folder:
         """Write a file, or its parts, beside its place and rename it into place; a failure leaves nothing behind."""
         aside, partial = uuid.uuid4().hex, self.at(ASIDE)
         with (
-            self._told(name, "written"),
+            self.told(name, "written"),
             partial._opened(make=True) as beside,
             self._above(name, True) as (folder, last),
         ):
@@ -127,7 +127,7 @@ class Folder:
 
     def flush(self, name: str = "") -> None:
         """Wait until a file, or this folder, is on disk; UserError if the disk does not take it."""
-        with self._told(name, "written"), self._file(name, os.O_RDONLY) if name else self._opened() as opened:
+        with self.told(name, "written"), self._file(name, os.O_RDONLY) if name else self._opened() as opened:
             _flush(opened)
 
     @contextlib.contextmanager
@@ -137,7 +137,7 @@ class Folder:
         Raises Held if another process holds it, UserError if the file cannot be locked.
         """
         with contextlib.ExitStack() as held:
-            with self._told(name, "written"):
+            with self.told(name, "written"):
                 opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
                 try:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,18 +153,18 @@ class Folder:
             try:
                 yield
             finally:
-                with self._told(name, "written"):
+                with self.told(name, "written"):
                     os.ftruncate(opened, 0)
 
     def require_ours(self) -> None:
         """Refuse links, pipes and files of others where the program writes."""
         for folder in (self, *map(self.at, _HELD)):
-            with folder._told(), contextlib.suppress(*_ABSENT), folder._opened() as opened:
+            with folder.told(), contextlib.suppress(*_ABSENT), folder._opened() as opened:
                 for entry in sorted(os.listdir(opened)):
                     folder._require_ours(entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
-    def _told(self, name: str = "", what: str = "read") -> Iterator[None]:
+    def told(self, name: str = "", what: str = "read") -> Iterator[None]:
         """Say of what cannot be ``read`` or ``written`` where it is."""
         try:
             yield

@@ -339,8 +339,7 @@ class Store:
         """Return moments by key: the number of a batch, or ``folded``; not what is missing, damaged or impossible."""
         stored = self.stored(identity)
         found = payloads(self.files, (stored[key] for key in keys if key in stored))
-        read = ((entry.key, unpack(payload, entry, cell)) for entry, payload in found)
-        return {key: moments for key, moments in read if moments is not None}
+        return {entry.key: moments for entry, payload in found if (moments := unpack(payload, entry, cell)) is not None}
 
     def summary(self, identity: str) -> dict[str, Finished]:
         """Records of finished cells by their names; nothing of others, or if that is damaged."""

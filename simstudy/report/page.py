@@ -146,7 +146,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
     for path in designs:
         name = name_of(read_design(path).tables)
         # A design without results may have mistakes, as it is being written.
-        if profile not in profiles_of(path) or not (output / name / profile / RESULTS_FILE).exists():
+        if profile not in profiles_of(path) or RESULTS_FILE not in Store(output / name / profile).files.names():
             continue
         design = load_design(path, profile, trust)
         store = store_of(design, output)
@@ -155,7 +155,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
         pictures = figure_files(results, design, 1)  # all of them would be too large
         own = store.folder / PAGE
         # Relative, so that the folder of all studies can be moved or published as it is.
-        link = quote(own.relative_to(output).as_posix()) if own.exists() else ""
+        link = quote(own.relative_to(output).as_posix()) if PAGE in store.files.names() else ""
         studies.append(describe(results, design, pictures) | {"own_page": link})
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")

@@ -219,7 +219,7 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
     for arguments, said in (
         (("heads.npz",), "Missing option '--output'"),
         (("out", "--output", "out"), "--texts: give a file"),
-        (("none", "--output", "out"), "none: neither .npz nor a folder with config.json"),
+        (("n" * 300, "--output", "out"), "nnn: neither .npz nor a folder with config.json"),
         (("none.npz", "--output", "out"), "none.npz: cannot be read"),
         (("bare.npz", "--output", "out"), "bare.npz: states = None has dtype object; give real numbers, (layer, text,"),
         (("out", "--texts", "none.txt", "--output", "out"), "none.txt: cannot be read"),
