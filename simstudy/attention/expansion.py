@@ -32,8 +32,6 @@ polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean a
 Of rows of data that keys are drawn from, the expectations are sums over the rows.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple

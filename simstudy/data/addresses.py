@@ -7,8 +7,6 @@ The generator is that of `kernels.philox`.  Its 64-bit key comes from the stream
 and its four output words serve the columns 4c .. 4c+3 of that row, by the word pairs (0, 1) and (2, 3).
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Data of a few replicates, drawn and computed once for all cells of a task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +31,7 @@ class SharedData:
             found = self._known[address] = compute()
         return found
 
-    def split(self, n_parts: int) -> Iterator[SharedData]:
+    def split(self, n_parts: int) -> Iterator["SharedData"]:
         """Yield the data of consecutive replicates apart, the same number in each part."""
         length = self.count // n_parts
         for part in range(n_parts):

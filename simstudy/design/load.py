@@ -3,8 +3,6 @@
 A `Study` holds the tables of a design file, filled in by methods that read like it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json
@@ -14,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -260,10 +258,10 @@ def _in_profile(problem: Problem, changes: dict[str, Any], profile: str) -> Prob
     return Problem(f"profiles.{profile}.{problem.path}", problem.value, problem.remedy)
 
 
-def _table(name: str, record: type[Record]) -> Callable[..., Study]:
+def _table(name: str, record: type[Record]) -> Callable[..., "Study"]:
     """Return the method that fills in a table, with the signature and the help of its record."""
 
-    def state(self: Study, **settings: Any) -> Study:
+    def state(self: "Study", **settings: Any) -> "Study":
         self.setdefault(name, {}).update(settings)
         return self
 
@@ -304,7 +302,7 @@ class Study(dict[str, Any]):
         super().__init__(study={"name": name, "title": title, "aim": aim}, profiles={"quick": {}})
 
     @classmethod
-    def of(cls, design: Source) -> Study:
+    def of(cls, design: Source) -> Self:
         """Return the design of a file, of a shipped name, or of tables, to be changed.
 
         Raises
@@ -318,22 +316,22 @@ class Study(dict[str, Any]):
         study.update(read_design(design).tables)
         return study
 
-    def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Study:
+    def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Self:
         """Cross factors with one another: ``setting = values``; further entries as in a design file."""
         return self._state("grids", name, {"factors": factors, **entries})
 
-    def claim(self, name: str, kind: str, **entries: Any) -> Study:
+    def claim(self, name: str, kind: str, **entries: Any) -> Self:
         """Declare a claim of a kind; its entries as in a design file."""
         return self._state("claims", name, {"kind": kind, **entries})
 
-    def figure(self, name: str, **entries: Any) -> Study:
+    def figure(self, name: str, **entries: Any) -> Self:
         """Declare a figure; its entries as in a design file."""
         return self._state("figures", name, entries)
 
-    def profile(self, name: str, **tables: Any) -> Study:
+    def profile(self, name: str, **tables: Any) -> Self:
         """Declare a profile, whose entries replace those of the tables."""
         return self._state("profiles", name, tables)
 
-    def _state(self, table: str, name: str, entries: dict[str, Any]) -> Study:
+    def _state(self, table: str, name: str, entries: dict[str, Any]) -> Self:
         self.setdefault(table, {})[name] = entries
         return self

@@ -5,8 +5,6 @@ replicates, heads, pairs of heads, query points), in the contiguous ragged layou
 cells one after another, and how many each cell has.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -273,12 +271,12 @@ def registry(attributes: Mapping[str, Any]) -> dict[str, Variable]:
     return VARIABLES | _with_errors(stated_measures(attributes), {})
 
 
-def averaged_measures(results: xr.Dataset) -> list[str]:
+def averaged_measures(results: "xr.Dataset") -> list[str]:
     """Names of the measures in results that are averages over replicates, those of functions first."""
     return [name for name in (*stated_measures(results.attrs), *STATISTICS, *MEASURES) if name in results]
 
 
-def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
+def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> "xr.Dataset":
     """Return a data set of registered variables with their meaning; ValueError if shapes do not fit the dimensions."""
     # Imported here: it takes a third of a second, and checks of a design do without.
     import xarray as xr
@@ -293,7 +291,7 @@ def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mappin
     return described(xr.Dataset(variables, coords=coords, attrs=dict(attrs)))
 
 
-def described(results: xr.Dataset) -> xr.Dataset:
+def described(results: "xr.Dataset") -> "xr.Dataset":
     """Return the data set with ``long_name`` and ``units`` in the attributes of every coordinate."""
     for name, coordinate in ((name, results.variables[name]) for name in results.coords):
         words, _, unit = setting(str(name))
@@ -302,7 +300,7 @@ def described(results: xr.Dataset) -> xr.Dataset:
     return results
 
 
-def coordinates_of(cells: xr.Dataset) -> list[dict[str, Any]]:
+def coordinates_of(cells: "xr.Dataset") -> list[dict[str, Any]]:
     """Return the settings of each cell by name, for `level`, `selected` and `by_levels`."""
     # Of variables: to make a labelled array of each coordinate takes ten times as long as the rest.
     columns = {str(name): cells.variables[name] for name in cells.coords if cells.variables[name].dims == ("cell",)}

@@ -4,8 +4,6 @@ A folder is opened anew for each operation, from the path that the user named.  
 Names below it are opened by the descriptor of the folder above, and none may be a link: no check can be outrun.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -57,7 +55,7 @@ class Folder:
         """Path of the folder, for people."""
         return self.root.joinpath(*self.below)
 
-    def at(self, *names: str) -> Folder:
+    def at(self, *names: str) -> "Folder":
         """Return a folder below this one."""
         return Folder(self.root, self.below + names)
 

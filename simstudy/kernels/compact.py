@@ -4,8 +4,6 @@ Weights are powers of whole numbers: no exponential, and no range to guard.  Key
 float64 in either precision.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

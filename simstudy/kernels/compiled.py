@@ -7,8 +7,6 @@ arguments.  A kernel of which this cannot be stated is compiled in every process
 constants.  Loading code means trusting it: see `sealed`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

@@ -4,8 +4,6 @@ Arrays stay there until something on the host asks for them.  Random keys are ne
 are projected.  The order of all sums depends on nothing but the numbers of keys, heads, queries and replicates.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -12,8 +12,6 @@ Sizes of arrays must be constants.  What shall lie in registers is indexed by lo
 inner loops are unsigned, as others would be checked for their sign at each key.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

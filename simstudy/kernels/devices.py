@@ -4,8 +4,6 @@ A batch runs on one device from its first random number to its last sum of weigh
 `on_cuda`; whoever starts a batch says `computing_on`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata

@@ -4,8 +4,6 @@ The coefficients are those of the polynomials 1 + f·q(f) closest to 2^f on [−
 9e-8 at degree 5, 3e-18 at degree 11; 2^0 is exactly 1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.kernels.jit import aligned, device_function, kernel, writable

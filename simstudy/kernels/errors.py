@@ -1,7 +1,5 @@
 """Errors of heads and their products with the bits of NumPy, their correlations, and sums over pairs, in one pass."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

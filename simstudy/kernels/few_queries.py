@@ -1,7 +1,5 @@
 """Kernels for few queries, whose vectors hold keys; and what sums of weights estimate."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How functions are compiled for CPU and GPU, and the arrays that they take."""
 
-from __future__ import annotations
-
 import functools
 import math
 import threading

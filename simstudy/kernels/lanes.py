@@ -5,8 +5,6 @@ first-level cache; here lanes are never summed, and weights are multiplied for a
 less time, if no lanes are idle.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.kernels.elementary import POWERS_32, POWERS_64

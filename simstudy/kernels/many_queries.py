@@ -1,7 +1,5 @@
 """Kernels for many queries, whose vectors hold queries; and for queries that see some of the keys."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.kernels.few_queries import defined_mass, log_mass

@@ -1,7 +1,5 @@
 """Arrays that kernels of heads write to: they may not allocate; and freed memory, which stays."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from typing import NamedTuple

@@ -5,8 +5,6 @@ The weights of head h at query q are a softmax over the keys of the logits −|k
 precision.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries

@@ -7,8 +7,6 @@ sqrt(66 ln 2) = 6.77 in size.  In float32 the same words give the same normals t
 operations on vectors of twice as many numbers.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ An entry is one file, named by the digest of its key.  It begins with a digest o
 and renamed into place.  What somebody else owns, may write or may enter is not used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

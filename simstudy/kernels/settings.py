@@ -1,7 +1,5 @@
 """Numba, its settings and the processor that it compiles for; no file in the current folder decides."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -16,8 +16,6 @@ Far from the keys, and where all weights were tiny, scores are summed as they ar
 nearest key so far: they are multiplied where a nearer one is found.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ lines, are padded to whole vectors with keys of no weight, and are not a power o
 holds few such rows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.kernels.jit import inlined

@@ -7,8 +7,6 @@ on the other lanes nor on how many there are.  Places in arrays are flat offsets
 sign, which takes longer than the arithmetic.  Code is that of LLVM's generic vectors, hence for any processor.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,6 @@ m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances come from draws that no 
 and costs from counts of operations: the choice is the same whoever makes it, and when.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math
@@ -156,7 +154,7 @@ class Shortfall(NamedTuple):
     wanted: float
 
 
-def shortfall(performance: Performance, precision: Precision) -> Shortfall:
+def shortfall(performance: "Performance", precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
     found = [Shortfall(0.0, "", 0.0, 0.0)]
     for measure, target in () if precision.stop == "verdict" else _wanted(performance, precision):
@@ -165,13 +163,13 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     return max(found)
 
 
-def _wanted(performance: Performance, precision: Precision) -> list[tuple[str, float]]:
+def _wanted(performance: "Performance", precision: Precision) -> list[tuple[str, float]]:
     known = performance.estimate
     wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
     return wanted + [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
 
 
-def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+def needed(done: int, performance: "Performance", precision: Precision, batch_size: int) -> int:
     """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
     ceiling, ratio = -(-precision.max_replicates // batch_size), shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:
@@ -179,6 +177,6 @@ def needed(done: int, performance: Performance, precision: Precision, batch_size
     return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))
 
 
-def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+def next_target(done: int, performance: "Performance", precision: Precision, batch_size: int) -> int:
     """Return the number of batches wanted at the next look after ``done`` of them; ``done`` itself to stop."""
     return min(needed(done, performance, precision, batch_size), GROWTH * done)

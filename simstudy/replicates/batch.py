@@ -3,8 +3,6 @@
 Pure: no I/O, no scheduler, no clock, so that every executor submits this very function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

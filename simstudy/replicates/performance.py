@@ -19,8 +19,6 @@ Replicates without a defined estimate enter the failure rate alone: all other me
 one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

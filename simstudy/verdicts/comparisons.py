@@ -3,8 +3,6 @@
 And the kinds of claims that compare smooth functions of estimates: one function each, which yields comparisons.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

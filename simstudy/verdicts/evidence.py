@@ -14,8 +14,6 @@ A claim is a statement on inequalities.  Each has two p-values: ``against`` it (
 ``in_favour`` of it (small if they prove it).  "No more than so many inequalities fail" covers all claims.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
@@ -62,7 +60,7 @@ class Contrast(NamedTuple):
     # Of a ratio: from a bound to numerator − bound·denominator in the sign of the denominator, from −∞ to that alone
     beyond: Any = np.nan
 
-    def moved(self, value: Any) -> Contrast:
+    def moved(self, value: Any) -> "Contrast":
         """Return the contrast of another value with the same error: no longer a share or a difference of shares."""
         return self._replace(value=value, plus=np.nan)
 
@@ -81,7 +79,7 @@ class Contrast(NamedTuple):
         """Error by which inequalities are judged."""
         return np.hypot(self.mcse, self.rounding)
 
-    def at(self, *place: int) -> Contrast:
+    def at(self, *place: int) -> "Contrast":
         """Return one contrast of an array of them."""
         return Contrast(*(np.broadcast_to(field, np.shape(self.value))[place] for field in self))
 
@@ -181,7 +179,7 @@ def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
     return np.where(shifted, np.exp(high), p)
 
 
-def evidence_between(contrast: Contrast, bounds: tuple[float, float]) -> Evidence:
+def evidence_between(contrast: Contrast, bounds: tuple[float, float]) -> "Evidence":
     """Return the evidence on the truth being above the lower and below the upper bound: a part for each finite end."""
     sides = [(p_above, p_below, bounds[0]), (p_below, p_above, bounds[1])]
     ends = [(fails(contrast, end), holds(contrast, end)) for holds, fails, end in sides if np.isfinite(end)]
