@@ -156,7 +156,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
             part = part.isel({dimension: slice(start, start + length)})
     part = part.isel(cell=places[0])
     shape = 2 * (int(part.n_members),)
-    part = part.isel(feature=slice(int(part.n_features)), missing_dims="ignore")
+    part = part.isel(feature=slice(int(part.get("n_features", 0))), missing_dims="ignore")
     pairs = {name: variable for name, variable in part.data_vars.items() if "pair" in variable.dims}
     square = {name: (("head_i", "head_j"), each.values.reshape(shape), each.attrs) for name, each in pairs.items()}
     part = part.drop_dims("pair").assign(square)

@@ -132,7 +132,7 @@ def test_measures_of_means_and_the_table__are_those_of_numpy(tmp_path):
     grid, errors = found["simulation"].ds.squeeze(), found["simulation/errors"].ds.squeeze()
     # Names of our own are factors, a factor that a method does not take runs once, and what is dropped not at all.
     assert grid.sizes == {"n": 2, "by": 2, "estimator": 2} and np.isnan(grid.relative_bias.sel(n=9, by=0.5)).all()
-    assert '"batches_computed": 20,' in found.attrs["run"]
+    assert '"batches_computed": 20,' in found.attrs["run"] and simstudy.details(found, 0).sizes["block"] == 64
     cells = found.simstudy.cells  # of functions, without the blanks of heads
     assert "mse" not in cells and {*cells.exact_inapplicable} == {"the study has no exact theory for it"}
     table = simstudy.estimates(found, replicates=1024)
