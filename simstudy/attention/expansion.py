@@ -44,12 +44,10 @@ from simstudy.attention.transformations import Inputs
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evaluate
 from simstudy.data.span import root_of
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Array, Cell
 from simstudy.design.settings.choices import GaussianKeys
 from simstudy.kernels.devices import gpu_kernels, is_on_gpu, to_host
 from simstudy.kernels.left_out import integrate
-
-Array = NDArray[np.float64]
 
 # Index legend: r replicate, q query, h and g head, k dimension of one head or of two, j feature, a wave.
 

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Array, Cell
 from simstudy.design.settings.records import Record
 from simstudy.kernels.errors import correlations_over_queries, mean_squares
-
-Array = NDArray[np.float64]
 
 
 @functools.cache

@@ -4,11 +4,9 @@ Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simstudy.design.settings import choices
-
-Array = NDArray[np.float64]
+from simstudy.design.settings.cell import Array
 
 _ITERATIONS = 200
 """Bound on the steps of Newton's method, which takes some ten."""

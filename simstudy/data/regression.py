@@ -10,15 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simstudy.data.heads import query_points
 from simstudy.design.settings import choices
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Array, Cell
 from simstudy.design.settings.functions import OwnFunction
 from simstudy.kernels.elementary import wave
-
-Array = NDArray[np.float64]
 
 
 def at_queries(cell: Cell) -> np.ndarray:

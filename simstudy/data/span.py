@@ -10,13 +10,10 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simstudy.data import heads, regression
-from simstudy.design.settings.cell import Cell, Data
+from simstudy.design.settings.cell import Array, Cell, Data
 from simstudy.design.settings.choices import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, StudentKeys
-
-Array = NDArray[np.float64]
 
 
 class Span(NamedTuple):
