@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-Array = NDArray[np.float64]
+from simstudy.replicates.moments import Array
 
 COVERAGE = 1.959963984540054
 """Half-width of a 95 % interval in printed errors."""

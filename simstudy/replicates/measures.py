@@ -157,11 +157,7 @@ def _of_excess(weights: Array, bias_target: Array, target_square: Array) -> Arra
 
 
 def _of_moments(
-    squared_bias: Array,
-    ensemble_variance: Array,
-    covariance: tuple[Array, Array],
-    second: tuple[Array, Array],
-    n_heads: int,
+    squared_bias: Array, ensemble_variance: Array, covariance: Sequence[Array], second: Sequence[Array], n_heads: int
 ) -> Measures:
     """Measures from (mean variance, mean covariance) and (mean over heads, mean over all pairs) of second moments."""
     (variance, between), (error, product) = covariance, second
