@@ -19,8 +19,6 @@ from simstudy.design.settings.choices import CompactNormaliser, LocalLinearNorma
 from simstudy.kernels import compact_moments, nw_moments
 from simstudy.kernels.devices import on_cuda
 
-__all__ = ["Estimates", "Inputs", "evaluate"]
-
 # Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
 
 BLOCK_BYTES = 1 << 20

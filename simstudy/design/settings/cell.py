@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, model_v
 from threadpoolctl import threadpool_limits
 
 from simstudy.design.settings import choices
-from simstudy.design.settings.functions import Functions, OwnCode, OwnHeads
+from simstudy.design.settings.functions import Array, Functions, OwnCode, OwnHeads
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, Seed
 from simstudy.errors import UserError, require_extra
 
@@ -34,7 +34,6 @@ _MOST_OPERATIONS = 4e9
 ATTENDED = "attended"
 """Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
 Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
-Array = NDArray[np.float64]
 MAX_NUMBERS = 1 << 23
 """Most numbers of a data set, 64 MiB: every task of a worker takes a copy along."""
 FOLDS = 5  # parts of the rows, each predicted by a fit to the others
