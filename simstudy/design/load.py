@@ -58,8 +58,7 @@ def load_design(
     changes: dict[str, Any] = {}
     try:
         changes = _changes(tables, profile)
-        folder = Path() if path is None else path.parent
-        files = OwnFiles(folder, trust, path is not None and is_shipped(path), functions)
+        files = OwnFiles(path.parent if path else Path(), trust, path is not None and is_shipped(path), functions)
         document = validated(Document, _overlay(tables, changes), context=files)
         require_few_cells(document)
         grids = {name: plan_grid(document, name, files, confirm and [text, confirm]) for name in document.grids}
@@ -250,11 +249,12 @@ def _overlay(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...
 
 def _in_profile(problem: Problem, changes: dict[str, Any], profile: str) -> Problem:
     """Return a problem with the place of its entry in the file: in the profile if that states it."""
-    stated: Any = changes
-    for step in re.split(r"[.\[]", problem.path):
-        if isinstance(stated, dict) and step not in stated:
+    stated, rest = changes, problem.path or "."
+    while isinstance(stated, dict) and rest:
+        keys = [key for key in stated if re.match(rf"{re.escape(key)}(\.|\[|$)", rest)]  # which may hold dots
+        if not keys:
             return problem
-        stated = stated[step] if isinstance(stated, dict) else None
+        stated, rest = stated[keys[0]], rest[len(keys[0]) + 1 :]
     return Problem(f"profiles.{profile}.{problem.path}", problem.value, problem.remedy)
 
 

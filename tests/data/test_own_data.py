@@ -74,8 +74,7 @@ def test_held_out_rows__are_others_under_another_seed_and_scaled_with_the_popula
     np.testing.assert_allclose(rows.keys.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(rows.keys.std(axis=0), 1.0)
     raw, apart = (cell_of(path, held_out=6, standardise=False, seed=seed).rows for seed in (7, 8))
-    together = np.concatenate([raw.keys, raw.points])
-    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(NUMBERS, axis=0))
+    np.testing.assert_array_equal(np.sort(np.concatenate([raw.keys, raw.points]), axis=0), np.sort(NUMBERS, axis=0))
     assert not np.array_equal(raw.points, apart.points) and rows != other
     np.testing.assert_array_equal(cell_of(path, held_out=3, standardise=False).rows.points, raw.points[:3])
 
@@ -119,8 +118,8 @@ def test_cells_of_the_same_keys__are_paired_and_told_apart():
     plain, other = cell_of(**keys), cell_of(**keys, regression=FITTED)
     assert plain.data_id == other.data_id and plain.identity("e") != other.identity("e")
     assert plain.data_id != cell_of(**keys, sampling="without").data_id
-    noises = ({"kind": "residuals", "paired": paired} for paired in (False, True))
-    first, second = (cell_of(**keys, regression=FITTED, noise=noise) for noise in noises)
+    keys |= {"regression": FITTED}
+    first, second = (cell_of(**keys, noise={"kind": "residuals", "paired": paired}) for paired in (False, True))
     assert first.rows == second.rows and first.identity("e") != second.identity("e")
 
 

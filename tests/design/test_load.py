@@ -88,6 +88,8 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     ("min_replicates = 64", "min_replicates = 640", "precision.max_replicates = 512", "below min_replicates = 640"),
     ("mse = 0.05", "msee = 0.05", "precision.relative_mcse = 'msee'", 'did you mean "mse"?'),
     ("[profiles.quick]", "[profile.quick]", "profile", 'unknown key; did you mean "profiles"?'),
+    ("[profiles.quick]", '[profiles.quick.grids.angles.settings]\n"regression.wave" = "x"',
+     "profiles.quick.grids.angles.settings.regression.wave = 'x'", "Input should be 'sin'"),
     ("[profiles.quick]", "[profiles]\nquick = 3", "profiles.quick = 3", "valid dictionary"),
     ("[profiles.quick]", "[profiles.quick.data]\nn_keys = 0", "profiles.quick.data.n_keys = 0", "should be greater"),
     ('x = "angle"\ny', 'x = "angel"\ny', "figures.mse.x = 'angel'", 'unknown factor; did you mean "angle"?'),
@@ -232,8 +234,7 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
     for text, remedy in remedies.items():
         assert f"': does not exist in 6 of 6 cells (heads); {remedy}" in mistakes(tmp_path, text).partition(path)[2]
     # Where some cells have two heads the others have no point.
-    some = edited(alone, "bandwidth = [0.5, 1.0]", "n_heads = [1, 2]").replace('hue = "bandwidth"', 'hue = "n_heads"')
-    loaded(tmp_path, some)
+    loaded(tmp_path, edited(alone, "bandwidth = [0.5, 1.0]", "n_heads = [1, 2]").replace('"bandwidth"', '"n_heads"'))
 
 
 def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
