@@ -5,8 +5,8 @@
 # 16, and in float16 to 2; of standard normal logits to 1.4, 2.5 and 1.1.  Attention by matrix products is a multiple of the weighted
 # mean, so that values of 1 give 2.0 to 3.4.  Over another axis, by `precise=True`, by `fast.scaled_dot_product_attention`, and by
 # `log_softmax`, `logsumexp` and `sum` of the same arrays all is right.  There is no warning.
-# Documented: by default sums are in the dtype of the input, "which can lose precision over long reduction axes"; not by how much.  Known:
-# other back ends mended the same in 2026.
+# Documented: by default sums are in the dtype of the input, at a cost in digits for long axes; not how much.  Known: other back ends
+# mended the same in 2026.
 # Why it matters: attention written out to see its weights, and kernel regressions with many keys, are scaled by their number.
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
