@@ -183,8 +183,8 @@ def streams_of(design, monkeypatch) -> list[set]:
 
 def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_else(tmp_path, monkeypatch):
     design = load_design(write_design(tmp_path, EVERYTHING))
-    for planned in design.cells:
-        assert planned.cell.data_id  # cells remember it: a copy must not
+    assert all(planned.cell.data_id for planned in design.cells)  # cells remember it: a copy must not
+    refuses("confirm = 3: cannot be shown; give a text", load_design, tmp_path / "design.toml", confirm=3)
     confirmed = load_design(tmp_path / "design.toml", confirm="a text")
     old, new = (streams_of(each, monkeypatch) for each in (design, confirmed))
     assert {role for cell in old for _, role in cell} == set(Role) - {Role.INSTANCE}

@@ -84,8 +84,8 @@ def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmat
 
     All else stays.  Equal seeds stay equal, so cells with common random numbers keep them.
     """
-    if not text.strip() or not text.isprintable():
-        raise UserError(f"confirm = {text[:80]!r}: cannot be shown; give a text of printable characters in one line")
+    if not (isinstance(text, str) and text.strip() and text.isprintable()):
+        raise UserError(f"confirm = {text!r:.80}: cannot be shown; give a text of printable characters in one line")
 
     def digest_of(*parts: Any) -> str:
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
