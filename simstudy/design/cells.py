@@ -193,7 +193,7 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
         found = [*_unmet(cell), *_misfitting(cell)]
     else:
         remedy = "is the name of something else in the results; give the number another name"
-        named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
+        named = [("measures", f"{name!r} {remedy}") for name in sorted({*cell.statistics} & RESERVED)]
         found = [*named, *cell.functions.impossibilities()]
     if (size := cell.simulation.batch_size) % N_BLOCKS and size not in ((4, 8) if cell.population else ()):
         found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
