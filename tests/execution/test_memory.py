@@ -160,7 +160,7 @@ def test_job_script__asks_for_what_the_configuration_states(tmp_path):
 def test_folder_that_no_way_of_quoting_hands_on__is_refused(name):
     """Some would write more than one line into the script, or steer a terminal."""
     assert refuses("slurm cannot write logs to such a name", job_script, Jobs(2, Path(name))).isprintable()
-    refuses("logs: cannot be written .Not a directory", job_script, Jobs(2, Path(__file__)))
+    refuses("logs: cannot be written .Not a directory", job_script, Jobs(2, Path("/dev/null")))
 
 
 def test_no_batch_system_and_jobs_that_nobody_can_have__are_one_message(monkeypatch, tmp_path):
