@@ -50,13 +50,13 @@ def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(
 
 
 def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
-    results, output = found
-    path = write_design(tmp_path)
+    (results, output), path = found, write_design(tmp_path)
     for design in (path, str(path), simstudy.Study.of(path), simstudy.check(path)["quick"]):
         again = simstudy.run(design, output=output, executor="serial")
         xr.testing.assert_equal(cells_of(again), cells_of(results))
     assert simstudy.open_results(output / "tiny" / "quick").attrs["design"] == DESIGN
-    assert simstudy.plan(path, output=tmp_path).grids[0].cells == 6
+    longer = write_design(tmp_path, edited(DESIGN, "min_replicates = 64", "min_replicates = 512"))
+    assert simstudy.plan(longer, output=tmp_path).grids[0][1::3] == (6, 6 * (16 - 4))  # cells, and batches left
 
 
 def test_results__show_verdicts_cells_and_figures(found):

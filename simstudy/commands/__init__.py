@@ -420,7 +420,7 @@ def judge(
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
         table = found.to_dataframe().reset_index().astype(object)
-        rows = table.mask(table.isin([*map(float, ("nan", "inf", "-inf"))]), None).to_dict("records")
+        rows = table.mask(table.isin([float("nan"), float("inf"), float("-inf")]), None).to_dict("records")
         say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
     else:
         say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)

@@ -271,9 +271,8 @@ def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):
     entries = {"kind": "larger_than", "value": -1.0, **AGAINST}
     text = 'numbers.missing = "drop"\n[claims.c]\nkind = "larger_than"\nvalue = -1.0\n'
     text += 'where.condition = "a"\nversus.condition = "b"\n'
-    (tmp_path / "claims.toml").write_text(text)
-    study = simstudy.Study("s", title="t", aim="a").claim("c", **entries)
-    ways = [{"c": entries}, text, tmp_path / "claims.toml", str(tmp_path / "claims.toml"), study]
+    (path := tmp_path / "claims.toml").write_text(text)
+    ways = [{"c": entries}, text, path, str(path), simstudy.Study("s", title="t", aim="a").claim("c", **entries)]
     found = [simstudy.judge(PAIR, way).to_dataframe() for way in ways]
     assert all(each.equals(found[0]) for each in found) and found[0].index.tolist() == ["c"]
 
@@ -283,6 +282,7 @@ def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):
     ({"kind": "optimum", "x": "size", "value": 10.0}, "supported"),
     ({"kind": "violated_pairs", "against": "size", "direction": "increasing", "at_most": 0.1}, "supported"),
     ({"kind": "larger_than", "value": 2.5}, "contradicted"),
+    ({"kind": "larger_than", "where": {"size": 30}, "versus": {"size": 10}, "compared": "ratio"}, "supported"),
     ({"kind": "slope", "x": "size", "scale": "log_log", "value": 1.0, "margin": 0.5}, "supported"),
 ])  # fmt: skip
 def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
