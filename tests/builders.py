@@ -1,5 +1,7 @@
 """Small valid cells and designs for tests; each keyword replaces one setting."""
 
+import json
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +110,28 @@ hue = "bandwidth"
 [profiles.full.precision]
 max_replicates = 1024
 """
+
+
+UNCLAIMED = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
+"""The same without claims, figures and a second profile."""
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {toml(each)}' for name, each in value.items())} }}"
+    return f"[{', '.join(map(toml, value))}]" if isinstance(value, list | tuple) else json.dumps(value)
+
+
+def varied(text: str = DESIGN, /, **settings: Any) -> str:
+    """The text of a design with other settings; lists are levels of factors, and what is None is left out."""
+    for name, value in settings.items():
+        factor, told = isinstance(value, list), "" if value is None else f"{name} = {toml(value)}"
+        old = r".*\n" if value is None else r"\[.*\]" if factor else r'(?!\[)("[^"]*"|\{[^}]*\}|[^\s,}]+)'
+        text, found = re.subn(rf"\b{name} = {old}", lambda _, told=told: told, text, count=1)
+        if not found:
+            table = "[grids.angles.factors]" if factor else f"[{TABLE_OF[name]}]"
+            text = text.replace(table, f"{table}\n{told}", 1) if table in text else f"{text}\n{table}\n{told}\n"
+    return text
 
 
 def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:

@@ -16,15 +16,14 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from builders import DESIGN, edited
+from builders import varied
 from commands import simstudy
 from stored import numbers, rows
 
 from simstudy.execution import folder as doors
 from simstudy.execution.store import Store, payloads
 
-SMALL = edited(DESIGN, "mse = 0.05", "mse = 0.01").replace("angle = [0, 45, 90]", "angle = [0, 90]")
-SMALL = edited(SMALL, "max_replicates = 512", "max_replicates = 320")
+SMALL = varied(mse=0.01, angle=[0, 90], max_replicates=320)
 UNFOLDED = "from simstudy.execution.state import RunState\nRunState.fold = lambda _: None\n"
 """Batches are compared one by one, which they are no more once they are folded together."""
 ERRORS = {

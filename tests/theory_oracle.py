@@ -49,9 +49,18 @@ def variance_values(data, points):
 
 
 def covariance_matrix(keys, n_features):
-    apart = np.abs(np.subtract.outer(range(n_features), range(n_features)))
-    correlated = {"equicorrelated": np.where(apart, keys.correlation, 1.0), "autoregressive": keys.correlation**apart}
-    return correlated.get(keys.structure, np.eye(n_features))
+    whole, apart = np.eye(n_features), np.abs(np.subtract.outer(range(n_features), range(n_features)))
+    match keys.kind, getattr(keys, "structure", ""):
+        case "sphere", _:
+            return whole * keys.radius**2 / n_features
+        case "mixture", _:
+            centres = keys.separation * (whole[: keys.n_components] - whole[: keys.n_components].mean(axis=0))
+            return whole + centres.T @ centres / keys.n_components
+        case _, "equicorrelated":
+            return np.where(apart, keys.correlation, 1.0)
+        case _, "autoregressive":
+            return keys.correlation**apart
+    return whole
 
 
 def gaussian_grid(covariance, extent=10.0, step=0.1):

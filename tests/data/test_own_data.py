@@ -205,17 +205,13 @@ def sampled(population=("rows",), held_out=0, sampling="with_replacement", **set
 
 
 @SAMPLING
-def test_rows__are_a_pure_function_of_seed_replicate_and_number(sampling):
+def test_rows__are_a_function_of_seed_replicate_and_number_and_as_likely_as_any_other_at_every_place(sampling):
     cell = make(sampling, n_keys=200)
     drawn = draw_rows(cell, 3, 4)
     np.testing.assert_array_equal(draw_rows(make(sampling, n_keys=100), 3, 4), drawn[:, :100])
     np.testing.assert_array_equal(draw_rows(cell, 5, 1)[0], drawn[2])
     assert not np.array_equal(draw_rows(make(sampling, n_keys=200, seed=8), 3, 4), drawn)
     np.testing.assert_array_equal(draw_keys(cell, 3, 4), cell.rows.keys[drawn].swapaxes(1, 2))
-
-
-@SAMPLING
-def test_every_row__is_as_likely_as_any_other_at_every_place(sampling):
     drawn = draw_rows(make(sampling), 0, 4000)
     for place in (0, 7, 49):
         assert stats.chisquare(np.bincount(drawn[:, place], minlength=430)).pvalue > 1e-4
@@ -225,23 +221,17 @@ def test_every_row__is_as_likely_as_any_other_at_every_place(sampling):
     assert twice == 0.0 if sampling == "without" else abs(twice - 1 / 430) < 4 * (4000 * 430) ** -0.5
     assert all(len(set(rows)) == 50 for rows in drawn[:50]) == (sampling == "without")
 
-
-def test_all_rows_without_replacement__are_all_rows():
-    drawn = draw_rows(make("without", n_keys=430), 0, 3)
-    np.testing.assert_array_equal(np.sort(drawn, axis=1), np.tile(np.arange(430), (3, 1)))
-    assert len({tuple(rows) for rows in drawn}) == 3
+    whole = draw_rows(make("without", n_keys=430), 0, 3)
+    assert len({tuple(rows) for rows in whole}) == 3 and (np.sort(whole, axis=1) == np.arange(430)).all()
 
 
-def test_values_are_those_of_the_rows_drawn():
+def test_values_are_those_of_the_rows_drawn_to_which_any_residual_may_come_or_their_own():
     cell = make(noise_treatment="drawn", noise_sd=0.0)
     shared = SharedData(cell, 2, 3)
     np.testing.assert_array_equal(shared.values(cell), cell.rows.values[draw_rows(cell, 2, 3)])
     np.testing.assert_array_equal(at_queries(cell), cell.rows.targets[:5])
     known = make(regression="linear")
     np.testing.assert_allclose(at_queries(known), known.rows.points[:5, 0])
-
-
-def test_any_residual_may_come_to_any_row():
     cell = make(noise="residuals", noise_treatment="drawn", noise_sd=2.0)
     shared = SharedData(cell, 0, 400)
     drawn = (shared.values(cell) - shared.regression(cell)) / 2.0
@@ -251,23 +241,15 @@ def test_any_residual_may_come_to_any_row():
     assert drawn.var() == pytest.approx(known.var(), rel=0.05)
     np.testing.assert_allclose(shared.variances(cell), 4 * known.var())
     assert abs(np.corrcoef(cell.rows.residuals[draw_rows(cell, 0, 400)].ravel(), drawn.ravel())[0, 1]) < 0.03
-
-
-def test_paired_residuals_stay_with_their_rows():
-    cells = [make(**PAIRED | {"noise_treatment": how}, noise_sd=0.5) for how in ("drawn", "integrated")]
-    shared = SharedData(cells[0], 0, 3)
-    rows = draw_rows(cells[0], 0, 3)
-    expected = (cells[0].rows.values + 0.5 * cells[0].rows.residuals)[rows]
-    for cell in cells:
-        np.testing.assert_array_equal(shared.values(cell), expected)
+    for cell in (make(**PAIRED | {"noise_treatment": how}, noise_sd=0.5) for how in ("drawn", "integrated")):
+        shared, paired = SharedData(cell, 0, 3), cell.rows.values + 0.5 * cell.rows.residuals
+        np.testing.assert_array_equal(shared.values(cell), paired[draw_rows(cell, 0, 3)])
         assert not shared.variances(cell).any()
 
 
 def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
-    np.save(tmp_path / "data.npy", np.random.default_rng(0).normal(size=(30, 6)))
-    keys = {"kind": "file", "path": "data.npy", "response": "5", "held_out": 3}
-    settings = {"n_features": 5, "queries": {"kind": "held_out", "count": 3}}
-    cell = with_contents(tmp_path, key_distribution=keys, regression="file", **settings)
+    keys = SPLIT | {"path": stored(tmp_path, ".npy").name, "response": "3", "columns": None, "held_out": 3}
+    cell = split((), tmp_path, keys, n_features=3, head_dim=1, regression="file", noise="gaussian")
     (tmp_path / "data.npy").unlink()
     np.testing.assert_equal(simulate_batch([pickle.loads(pickle.dumps(cell))], 0), simulate_batch([cell], 0))
 
@@ -283,7 +265,7 @@ def test_company_of_a_cell__changes_none_of_its_bits(of, settings):
         np.testing.assert_equal(simulate_batch(cells, batch), [simulate_batch([cell], batch)[0] for cell in cells])
 
 
-def test_batches__have_splits_of_their_own_and_the_first_that_of_a_study_with_one_split():
+def test_batches__have_splits_of_their_own_with_what_is_fitted_and_the_first_that_of_a_study_with_one_split():
     cell, fixed = split(), split(())
     assert cell.in_batch(0).rows == fixed.rows
     points = [tuple(cell.in_batch(batch).rows.points.ravel()) for batch in range(6)]
@@ -292,27 +274,23 @@ def test_batches__have_splits_of_their_own_and_the_first_that_of_a_study_with_on
     assert cell.in_batch(1).data_id == cell.data_id and cell.identity("") != fixed.identity("")
     both = split(("held_out", "rows"), noise="gaussian"), split(noise="gaussian")
     assert not np.array_equal(*(simulate_batch([each], 3)[0].error_sum for each in both))
+    kept, rows = split(regression="file", noise="gaussian").in_batch(4).rows, cell.in_batch(4).rows
+    np.testing.assert_allclose(rows.keys.std(axis=0), 1.0)
+    fit = LinearRegression().fit(kept.keys, kept.values)
+    np.testing.assert_allclose(rows.targets, fit.predict(kept.points))
+    assert abs(rows.residuals.mean()) < 1e-12 and len(rows.residuals) == N_WINE - 20
 
 
 @SAMPLING
 def test_no_row__is_a_key_and_a_query_of_one_batch(tmp_path, sampling):
-    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(40, 3)))
-    keys = {"path": "rows.npy", "response": "2", "columns": ["0", "1"], "standardise": False, "sampling": sampling}
+    keys = {"path": stored(tmp_path, ".npy").name, "response": "2", "columns": ["0", "1"], "standardise": False}
+    keys |= {"sampling": sampling, "held_out": 10}
     cell = split(folder=tmp_path, keys=SPLIT | keys, regression="file", noise="gaussian")
     for batch in range(5):
         found = replay(cell, 16 * batch + 3)
         keys = {tuple(key) for key in found["keys"].values.T}
         assert not keys & {tuple(point) for point in cell.in_batch(batch).rows.points}
         np.testing.assert_array_equal(found["target"], at_queries(cell.in_batch(batch)))
-
-
-def test_target_and_scale__are_those_of_the_rows_that_are_kept():
-    cell, raw = split().in_batch(4), split(regression="file", noise="gaussian")
-    kept = raw.in_batch(4).rows
-    np.testing.assert_allclose(cell.rows.keys.std(axis=0), 1.0)
-    fit = LinearRegression().fit(kept.keys, kept.values)
-    np.testing.assert_allclose(cell.rows.targets, fit.predict(kept.points))
-    assert abs(cell.rows.residuals.mean()) < 1e-12 and len(cell.rows.residuals) == 158
 
 
 def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits(tmp_path):

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import numba
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, refuses, run, write_design
+from builders import DESIGN, UNCLAIMED, edited, loaded, minimal_cell, refuses, run, varied, write_design
 from commands import ROOT, python
 from faults import UNFOLDED, Calm
 from stored import FOLDER, batches, overwrite, remove
@@ -26,12 +26,6 @@ from simstudy.execution.state import RunState
 from simstudy.execution.store import entry_of, payloads, store_of
 from simstudy.kernels.compiled import digest
 from simstudy.kernels.settings import processor
-
-
-@pytest.fixture
-def design(tiny, tmp_path):
-    tiny.copied(tmp_path)
-    return tiny.design
 
 
 def computed(monkeypatch) -> list[tuple]:
@@ -47,8 +41,8 @@ def computed(monkeypatch) -> list[tuple]:
     return calls
 
 
-def test_damaged_batches__are_told_and_all_that_is_computed_again(design, tmp_path, monkeypatch, in_process):
-    wanted = batches(tmp_path)
+def test_damaged_batches__are_told_and_all_that_is_computed_again(tiny, tmp_path, monkeypatch, in_process):
+    wanted = batches(tiny.copied(tmp_path))
     cut, flipped, another, doubled, removed, *_ = sorted(wanted)
     overwrite(tmp_path, cut, bytes(len(wanted[cut]) - 1000), 1000)
     overwrite(tmp_path, flipped, bytes([wanted[flipped][0] ^ 1]))
@@ -72,8 +66,8 @@ def holder(folder: Path, before: str = "pass") -> subprocess.Popen:
     return process
 
 
-def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):
-    store = store_of(design, tmp_path)
+def test_second_run_in_a_folder__is_refused_and_harmless(tiny, tmp_path, monkeypatch):
+    design, store = tiny.design, store_of(tiny.design, tiny.copied(tmp_path))
     before = batches(tmp_path)
     with holder(store.folder) as process:
         with pytest.raises(UserError, match=rf"in use by process {process.pid} on .* since .*; wait for it, or choose"):
@@ -115,12 +109,9 @@ def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path,
 
 
 def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypatch):
-    design, first = loaded(tmp_path), tiny.results
-    tiny.copied(tmp_path)
-    before = batches(tmp_path)
+    design, first, before = loaded(tmp_path), tiny.results, batches(tiny.copied(tmp_path))
     calls = computed(monkeypatch)
-    other = loaded(tmp_path, edited(DESIGN, "seed = 7", "seed = 8"))
-    second = run(other, output=tmp_path, executor="serial")
+    second = run(loaded(tmp_path, varied(seed=8)), output=tmp_path, executor="serial")
     n_new = len(calls)
     assert n_new == int(second.n_batches.sum())
     assert not (first.mse == second.mse).sel(source="empirical").any()
@@ -161,24 +152,18 @@ def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypat
         assert n_computed == int(results.n_batches[results.angle == 30].sum()) > 0
 
 
-LONG = edited(edited(DESIGN, "mse = 0.05", "mse = 0.01"), "seed = 7", 'seed = 7\ncontrol = "none"')
-LONG = edited(edited(LONG, "max_replicates = 512", "max_replicates = 1200"), "angle = [0, 45, 90]", "angle = [0, 90]")
-LONG = edited(LONG, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]")
-QUERIES = '[queries]\nqueries = {kind = "gaussian", count = 8}\n'
-DRAWN = edited(LONG, "seed = 7", 'seed = 7\npopulation = ["queries"]') + QUERIES
+LONG = {"mse": 0.01, "control": "none", "max_replicates": 1200, "angle": [0, 90], "bandwidth": [0.5]}
+QUERIES, COMPACT = {"queries": {"kind": "gaussian", "count": 8}}, {"normaliser": {"kind": "compact", "power": 1}}
+DRAWN = varied(**LONG, **QUERIES, population=("queries",))
 # 189 batches, of which two make a block, so that the last is stored alone; and replicates that fail in all.
-MANY = edited(edited(LONG, "= 1200", "= 3024").replace("0.01", "1e-4"), "batch_size = 32", "batch_size = 16")
-MANY = edited(MANY, "[estimator]", '[estimator]\nnormaliser = { kind = "compact", power = 1 }')
+MANY = varied(**LONG | COMPACT | {"max_replicates": 3024, "mse": 1e-4, "batch_size": 16})
 # A cell of two grids, which are not looked at together.
-TWICE = "[grids.again.factors]\nangle = [0]\nbandwidth = [0.5]\n[grids.again.precision]\nmax_replicates = 320\n\n"
-TWICE = re.sub(r"(?s)\[claims.*?(?=\[profiles)", TWICE, edited(LONG, "angle = [0, 90]", "angle = [0]"))
+TWICE = "[grids.again.factors]\nangle = [0]\nbandwidth = [0.5]\n[grids.again.precision]\nmax_replicates = 320\n"
+TWICE = varied(UNCLAIMED, **LONG | {"angle": [0]}) + TWICE
 # Moments that are soon computed again, of cells that differ in what combines their heads; replicates that fail in all.
-LARGE = edited(edited(LONG, "n_heads = 2", "n_heads = 24"), 'arrangement = "rotated"', 'arrangement = "haar"')
-LARGE = edited(edited(LARGE, "angle = [0, 90]", 'combination = ["uniform", "optimal"]'), "mse = 0.01", "mse = 0.5")
-LARGE = edited(LARGE, "min_replicates = 64", "min_replicates = 384")
-LARGE = edited(LARGE, "[estimator]", '[estimator]\nnormaliser = { kind = "compact", power = 1 }')
-LARGE = re.sub(r"(?s)\[claims.*?(?=\[profiles)", "", edited(LARGE, "[0.5]", "[1.5]") + QUERIES)
-FOLDED = {"fixed": LONG, "many": MANY, "drawn": DRAWN, "twice": TWICE, "large": LARGE}
+LARGE = LONG | QUERIES | COMPACT | {"n_heads": 24, "arrangement": "haar", "min_replicates": 384, "mse": 0.5}
+LARGE = varied(UNCLAIMED, **LARGE | {"angle": None, "combination": ["uniform", "optimal"], "bandwidth": [1.5]})
+FOLDED = {"fixed": varied(**LONG), "many": MANY, "drawn": DRAWN, "twice": TWICE, "large": LARGE}
 
 
 def further(text: str) -> str:
@@ -219,7 +204,7 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     assert 0 < len(calls) < int(found.n_batches.sum())
     # More precision goes on where it stopped: all that was counts, in its order, and nothing else is computed again
     # than moments that were not kept, once for all combinations.
-    tighter = further(re.sub(r"mse = 0\.(01|5)", "mse = 1e-4", text))
+    tighter = further(varied(text, mse=1e-4))
     longer = loaded(tmp_path, tighter)
     calls.clear()
     left = sum(grid.batches for grid in plan(longer, output=tmp_path / "folded", executor="serial").grids)
@@ -230,8 +215,8 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     plain = run(longer, output=tmp_path / "raw", executor="serial")
     assert all(more[name].identical(plain[name]) for name in ("mse", "mse_mcse", "n_batches"))
     # What a budget cuts short keeps all that was known.
-    spent = further(tighter).replace("[profiles", "[budget]\nwall_seconds = 1e-3\n\n[profiles", 1)
-    cut = run(loaded(tmp_path, spent), output=tmp_path / "folded", executor="serial")
+    spent = loaded(tmp_path, f"{further(tighter)}\n[budget]\nwall_seconds = 1e-3\n")
+    cut = run(spent, output=tmp_path / "folded", executor="serial")
     assert (cut.n_batches >= more.n_batches).all() and not cut.precision_reached.any()
 
 

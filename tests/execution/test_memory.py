@@ -14,7 +14,7 @@ from typing import Any
 
 import dask
 import pytest
-from builders import DESIGN, edited, minimal_cell, refuses, write_design
+from builders import DESIGN, minimal_cell, refuses, varied, write_design
 from commands import forks, most_memory, simstudy
 from distributed import LocalCluster
 
@@ -26,7 +26,7 @@ from simstudy.execution.folder import Folder
 from simstudy.replicates.batch import simulate_batch
 
 GIB = 1 << 30
-LARGE = edited(edited(DESIGN, "n_keys = 40", "n_keys = 4_000_000"), "n_features = 6", "n_features = 28")
+LARGE = varied(n_keys=4_000_000, n_features=28)
 LIMIT = """
 import psutil, resource
 limit = psutil.Process().memory_info().vms + {}

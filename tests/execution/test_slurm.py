@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders import DESIGN, edited, rare, run, write_design
+from builders import edited, rare, run, varied, write_design
 from commands import command, environment
 from stored import FOLDER, batches, numbers, rows
 from strangers import answering, listeners, readable_by_others
@@ -28,14 +28,9 @@ SMALL = {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in
          {"INTERFACE": "lo", "MEMORY": "1GB", "WALLTIME": "00:20:00"}.items()}  # fmt: skip
 PATIENCE = 400.0
 # Twelve cells, a look or more beyond the first, and some seconds of work: the control by expansion would end it there.
-LONG = edited(DESIGN, "n_keys = 40\nn_features = 6\n", "n_keys = 20_000\n").replace("mse = 0.05", "mse = 0.01")
-LONG = edited(LONG, "batch_size = 32", 'batch_size = 32\ncontrol = "none"')
-LONG = edited(LONG, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
+LONG = varied(n_keys=20_000, n_features=[6, 7], mse=0.01, control="none", max_replicates=4096)
 LONG = edited(LONG, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
-LONG = edited(LONG, "max_replicates = 512", "max_replicates = 4096")
-# More work than any machine ends while someone tries its doors.
-ENDLESS = edited(LONG, "max_replicates = 4096", "max_replicates = 1_048_576")
-ENDLESS = edited(ENDLESS, "relative_mcse = { mse = 0.01 }", "relative_mcse = { mse = 0.0001 }")
+ENDLESS = varied(LONG, max_replicates=1 << 20, mse=1e-4)  # more work than is done while someone tries its doors
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None) -> None:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from builders import DESIGN, edited, loaded, refuses, run, write_design
+from builders import edited, loaded, refuses, run, varied, write_design
 from stored import batches, numbers, remove, rows
 
 import simstudy
@@ -21,8 +21,8 @@ from simstudy.report.progress import status_line
 from simstudy.results import cells_of
 from simstudy.study import rules_of, run_share
 
-BUDGETED = edited(DESIGN, "[grids.angles.factors]", "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]")
-BUDGETED = edited(BUDGETED, "mse = 0.05", "mse = 0.001")
+BUDGETED = varied(mse=0.001) + "\n[budget]\nwall_seconds = 100\n"
+DRAWN = {"population": ("queries",), "queries": {"kind": "gaussian", "count": 2}}
 
 
 @pytest.fixture
@@ -84,10 +84,8 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
 
 def test_pilot__is_part_of_the_run_and_predicts_its_size(tmp_path, monkeypatch):
     """Sixteen replicates in each of many batches; one grid repeats a cell of another."""
-    text = edited(edited(DESIGN, "mse = 0.05", "mse = 0.02"), "[simulation]", '[simulation]\ncontrol = "none"')
-    text = edited(text, "max_replicates = 512", "max_replicates = 100_000")
     again = "\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n"
-    design = load_design(write_design(tmp_path, text + again))
+    design = loaded(tmp_path, varied(mse=0.02, control="none", max_replicates=100_000) + again)
     monkeypatch.setattr(RunState, "fold", lambda _: None)
     found = plan(design, output=tmp_path, executor="serial")
     pilot = batches(tmp_path)
@@ -141,12 +139,7 @@ def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_anoth
     assert json.loads(whole.attrs["run"])["batches_computed"] == (whole.n_batches - again.n_batches).sum()
 
 
-def drawn(text: str) -> str:
-    text = edited(text, "seed = 7\n", 'seed = 7\npopulation = ["queries"]\n')
-    return text + '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'
-
-
-@pytest.mark.parametrize("text", [BUDGETED, BUDGETED.replace("mse = 0.001", "mse = 10.0"), drawn(BUDGETED)])
+@pytest.mark.parametrize("text", [BUDGETED, varied(BUDGETED, mse=10.0), varied(BUDGETED, **DRAWN)])
 def test_budget_that_is_spent_at_once__judges_the_first_batch(text, tmp_path, after):
     after(1)
     with pytest.warns(PrecisionWarning) as told:
@@ -180,8 +173,7 @@ def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
 
 def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
     """Theory as control over a population of query points counts for the plan as for the run."""
-    text = edited(DESIGN, "max_replicates = 512", "max_replicates = 16384")
-    design = load_design(write_design(tmp_path, drawn(text)))
+    design = loaded(tmp_path, varied(max_replicates=16384, **DRAWN))
     run(design, output=tmp_path, executor="serial")
     stored = [*rows(tmp_path)]
     found = plan(design, output=tmp_path, executor="serial")
@@ -197,10 +189,9 @@ def damage(file):
 
 @pytest.mark.filterwarnings("ignore:.* stored batches were damaged")
 def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, monkeypatch):
-    text = edited(edited(DESIGN, "[0, 45, 90]", "[0, 90]"), "[0.5, 1.0]", "[0.5]")
-    text = edited(text, "max_replicates = 512", "max_replicates = 64")
-    text = edited(text, '{ kind = "ridge" }', '{ kind = "own", path = "mine.py", name = "m" }')
+    own = {"kind": "own", "path": "mine.py", "name": "m"}
     number = 'statement = "A number.", kind = "equals", grid = "angles", measure = "mse", margin = 1'
+    text = varied(angle=[0, 90], bandwidth=[0.5], max_replicates=64, regression=own)
     text += f'[claims]\nnumber = {{ {number}, value.function = "number" }}'
     path, trust = write_design(tmp_path, text), [tmp_path / "mine.py", tmp_path / "functions.py"]
     trust[0].write_text("def m(x):\n    return 1.0 * x[0] ** 2\n")
@@ -257,8 +248,7 @@ def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_p
 @pytest.fixture
 def design(tmp_path):
     """Twelve cells on each of two kinds of data, four of which a second grid names again."""
-    text = edited(DESIGN, "angle = [0, 45, 90]", "n_features = [5, 6]\nangle = [0, 30, 45, 60, 75, 90]")
-    text = edited(text, "n_features = 6\n", "")
+    text = varied(n_features=[5, 6], angle=[0, 30, 45, 60, 75, 90])
     text = edited(text, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
     again = "[grids.again.factors]\nn_features = [5, 6]\nangle = [45, 60]\nbandwidth = [0.5]\n\n"
     return loaded(tmp_path, edited(text, "[claims.mse-falls]", f"{again}[claims.mse-falls]"))

@@ -21,7 +21,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded, refuses, write_design
+from builders import loaded, refuses, varied, write_design
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored import contents
@@ -246,8 +246,7 @@ def test_results_that_are_missing_or_damaged__are_one_message(tmp_path):
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
-    text = edited(DESIGN, "batch_size = 32", "batch_size = 16")
-    vast = loaded(tmp_path, re.sub("_replicates = [0-9]+", "_replicates = 160_000_000", text))
+    vast = loaded(tmp_path, re.sub("_replicates = [0-9]+", "_replicates = 160_000_000", varied(batch_size=16)))
     made = []
     monkeypatch.setattr(state, "Task", lambda *given: made.append(given) or Task(*given))
     monkeypatch.setattr(executors, "AHEAD", 10)
