@@ -129,7 +129,7 @@ def varied(text: str = DESIGN, /, **settings: Any) -> str:
         old = r".*\n" if value is None else r"\[.*\]" if factor else r'(?!\[)("[^"]*"|\{[^}]*\}|[^\s,}]+)'
         text, found = re.subn(rf"\b{name} = {old}", lambda _, told=told: told, text, count=1)
         if not found:
-            table = "[grids.angles.factors]" if factor else f"[{TABLE_OF[name]}]"
+            table = "[grids.angles.factors]" if factor else f"[{TABLE_OF.get(name, 'precision')}]"
             text = text.replace(table, f"{table}\n{told}", 1) if table in text else f"{text}\n{table}\n{told}\n"
     return text
 
@@ -205,6 +205,13 @@ def refuses(said: str, call: Callable[..., Any], *given: Any, error: Any = UserE
         call(*given, **how)
     assert "\n" not in str(refused.value)
     return str(refused.value)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple]:
+    """Arguments of the calls of a function from now on, which it answers as before."""
+    calls, original = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *given, **how: calls.append(given) or original(*given, **how))
+    return calls
 
 
 def functions_of(study: str) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """``simstudy judge``: exit codes, what is printed and written."""
 
+import io
 import json
 import re
 import shutil
 
+import pandas as pd
 import pytest
 from commands import ROOT
 from pages import blocks, lacking
@@ -18,9 +20,14 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_example__comes_out_as_expected_and_its_page_draws_each_claim(here, in_process):
+def test_example__comes_out_as_expected_its_page_draws_each_claim_and_its_json_has_documented_names(here, in_process):
     judged = in_process("judge", "answers.csv", "claims.toml", "--page", "answers.html")
     assert judged.returncode == 0 and "2 claims: 1 supported, 0 contradicted, 1 undecided" in judged.stdout
+    found = json.loads(in_process("judge", "answers.csv", "claims.toml", "--json", "--page", "a.html").stdout)
+    assert found.keys() == {"units", "units_left_out", "claims"} and found["units"] == 72
+    first, second = found["claims"]
+    assert first["claimed_upper"] is None and first["further_units"] == 0 < second["further_units"]
+    assert not lacking(PAGE, *(f"`{name}`" for name in found))
     (here / "claims.toml").write_text((here / "claims.toml").read_text().replace('expected = "undecided"', ""))
     assert in_process("judge", "answers.csv", "claims.toml").returncode == 5
     assert re.search(r"better-by-half: about \d+ units more would probably decide", judged.stdout)
@@ -29,7 +36,7 @@ def test_example__comes_out_as_expected_and_its_page_draws_each_claim(here, in_p
     assert not re.search("before the run", page.split("<script>")[0].split("</style>")[-1])
 
 
-def test_options__look_once_and_compare_all_pairs(here, in_process):
+def test_options__look_once_compare_all_pairs_and_name_a_page(here, in_process):
     judged = in_process("judge", "answers.csv", "claims.toml", "--looks", "one")
     assert "at one look" in judged.stdout and "Verdicts hold at one look" in " ".join(judged.stdout.split())
     pairs = in_process("judge", "answers.csv", "--unit", "question", "--looks", "one")
@@ -39,14 +46,11 @@ def test_options__look_once_and_compare_all_pairs(here, in_process):
         found = json.loads(in_process("judge", file, "--unit", "question", "--json").stdout)
         assert [(each["condition"], each["error"] is not None) for each in found] == [("near", known), ("dummy", known)]
     assert "needs claims" in in_process("judge", "answers.csv", "--page", "a.html").stderr
-
-
-def test_json__has_the_columns_that_the_documentation_names(here, in_process):
-    found = json.loads(in_process("judge", "answers.csv", "claims.toml", "--json", "--page", "a.html").stdout)
-    assert found.keys() == {"units", "units_left_out", "claims"} and found["units"] == 72
-    first, second = found["claims"]
-    assert first["claimed_upper"] is None and first["further_units"] == 0 < second["further_units"]
-    assert not lacking(PAGE, *(f"`{name}`" for name in found))
+    for name in ("answers.csv", "claims.toml"):  # which a page does not replace
+        before = (here / name).read_bytes()
+        refused = in_process("judge", "answers.csv", "claims.toml", "--page", name)
+        assert refused.returncode == 2 and "must end in .html" in refused.stderr
+        assert (here / name).read_bytes() == before
 
 
 def test_columns__may_be_options(here, in_process):
@@ -65,12 +69,10 @@ def test_columns__may_be_options(here, in_process):
 ])  # fmt: skip
 @pytest.mark.parametrize("long", [False, True])
 def test_levels_in_a_file__are_numbers_unless_they_are_written_as_no_number_is(here, in_process, levels, where, long):
-    one, other = levels.split(",")
     rows = [f"{k},{k % 3},{3 + k % 5}" for k in range(200)]
     text = "\n".join([f"task,{levels}", *rows])
     if long:
-        text = "\n".join(["task,n,score", *(f"{k},{n},{v}" for k, a, b in (row.split(",") for row in rows)
-                                            for n, v in ((one, a), (other, b)))])  # fmt: skip
+        text = pd.read_csv(io.StringIO(text)).melt("task", var_name="n", value_name="score").to_csv(index=False)
     (here / "numbers.csv").write_text(text)
     name = "n" if long else "condition"
     claim = f'kind = "larger_than"\nstatement = "s"\nvalue = 0.5\nwhere = {{ {name} = {where} }}\n'
@@ -92,21 +94,11 @@ AS_CSV = "UTF-8 with a header, commas between columns"
     ("a\tb\n1\t2\n", AS_CSV),
     ("\udcff\udcfea,b\n", AS_CSV),
 ])  # fmt: skip
-def test_files_that_are_no_table__are_refused_in_one_line_that_names_them_and_says_what_to_do(
-    here, in_process, text, said
-):
+def test_files_that_are_no_table__are_refused_in_one_line_with_what_to_do(here, in_process, text, said):
     (here / "answers.csv").write_bytes(text.encode(errors="surrogateescape"))
     refused = in_process("judge", "answers.csv", "claims.toml")
     assert refused.returncode == 2 and refused.stderr.startswith("error: answers.csv: ") and said in refused.stderr
     assert refused.stderr.count("\n") == 1 and "\\n" not in refused.stderr
-
-
-def test_page__replaces_neither_numbers_nor_claims(here, in_process):
-    for name in ("answers.csv", "claims.toml"):
-        before = (here / name).read_bytes()
-        refused = in_process("judge", "answers.csv", "claims.toml", "--page", name)
-        assert refused.returncode == 2 and "must end in .html" in refused.stderr
-        assert (here / name).read_bytes() == before
 
 
 @pytest.mark.parametrize("block", blocks("python", PAGE))

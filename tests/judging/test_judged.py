@@ -61,9 +61,10 @@ def test_level__takes_no_digit_from_differences(level):
     assert found.mcse == pytest.approx(apart.std(ddof=1) / np.sqrt(90), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "names", [(10, 20.5), ("a", "b"), ("10", "20"), ("1.1", "1.10"), ("007", "7"), ("1e5", "100000")]
-)
+NAMES = (10, 20.5), ("a", "b"), ("10", "20"), ("1.1", "1.10"), ("007", "7"), ("1e5", "100000")
+
+
+@pytest.mark.parametrize("names", NAMES)
 def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
     """Names that read as equal numbers were refused, and others not found by a claim that selects them as text."""
     wide = pd.DataFrame(dict(zip(names, VALUES.T, strict=False)))
@@ -90,13 +91,10 @@ def test_clusters__contribute_as_wholes(of_one):
     assert as_cluster == pytest.approx(estimates(LONG, **columns).contributions[0])
     told_once = long.assign(text=long.text.where(~long.task.duplicated()))
     assert estimates(told_once, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
-
-
-def test_trials__are_units_by_the_largest_cluster_and_the_range_of_all_numbers():
+    # Trials are units by the largest cluster and the range of all numbers.
     frame = pd.DataFrame({"a": np.ones(100), "b": np.r_[np.zeros(99), 5.0], "text": np.arange(100) // 4})
-    assert estimates(frame[["a", "b"]]).trials == pytest.approx([20.0, 20.0])
-    assert estimates(frame, cluster="text").trials == pytest.approx([5.0, 5.0])
-    assert estimates({"a": np.zeros(64)}).trials == pytest.approx([64.0])
+    for numbers, of, trials in ((frame[["a", "b"]], None, 20), (frame, "text", 5), ({"a": np.zeros(64)}, None, 64)):
+        assert estimates(numbers, cluster=of).trials == pytest.approx(trials)
 
 
 def test_units_that_lack_a_number__are_left_out_of_comparisons_with_it_alone():

@@ -12,8 +12,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from builders import DESIGN as TINY
-from builders import edited, refuses
+from builders import refuses, varied, write_design
 from builders_results import ANGLES, DESIGN, build_results, stated, with_grid
 from jinja2 import UndefinedError
 from pages import Page, dom, needs_browser
@@ -65,6 +64,8 @@ def test_page__is_well_formed_needs_nothing_else_and_shows_the_figures_that_are_
     allowed = f"img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     assert policy == f"default-src 'none'; {allowed}"
     assert "Does &lt;b&gt;nothing&lt;/b&gt;" in html and "&lt;script&gt;alert(1)" in html
+    with pytest.raises(UndefinedError, match="verdikt"):  # a name that nobody gives a template is no blank
+        page_module.template("page.html").environment.from_string("{{ verdikt }}").render()
 
 
 def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
@@ -86,11 +87,6 @@ def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
     assert all("<svg" in line for line in lines)
 
 
-def test_name_that_nobody_gives_a_template__is_no_blank():
-    with pytest.raises(UndefinedError, match="verdikt"):
-        page_module.template("page.html").environment.from_string("{{ verdikt }}").render()
-
-
 def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applies(html, design, results):
     text = " ".join(Page(html).text.split())
     inside = results.isel(cell=np.flatnonzero(results.grid.values == "angles"))
@@ -106,22 +102,14 @@ def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applie
         assert results.attrs[name] in text
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_page__lists_a_few_reasons_and_counts_the_others(tmp_path):
-    design = load_design(DESIGN)
-    many = build_results(design)
-    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(many.sizes["cell"])]
-    text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
-    listed = " ".join(Page(text).text.split())
-    told = "applies to 0 of 28 cells; elsewhere: reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells"
-    assert told in listed and "reason 3 " not in listed
-
-
-def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, design):
+def test_page__lists_a_few_reasons_and_shows_every_comparison_of_a_claim_below_it_on_one_axis(results, design):
     several = results.copy(deep=True)
+    several.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(several.sizes["cell"])]
     several["comparison_claim"] = "comparison", ["falls", "falls", "agrees"]
     several["comparison_claimed_lower"][:2], several["comparison_claimed_upper"][:2] = -0.1, 0.1
     page = " ".join(Page(render(several, design, {})).text.split())
+    told = "applies to 0 of 28 cells; elsewhere: reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells"
+    assert told in page and "reason 3 " not in page
     assert page.count("confidence interval claimed found") == 1
     assert "0.500 ± 0.012 0.460 to 0.550 -0.1 to 0.1 inside" in page
     first, second = comparison_lines(several)["falls"]
@@ -199,15 +187,11 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def gathered(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gather")
-    paths = []
+    folder, paths = tmp_path_factory.mktemp("gather"), []
     for name in ("first", "second", "third"):
-        path = folder / f"{name}.toml"
-        path.write_text(edited(TINY, 'name = "tiny"', f'name = "{name}"'))
-        run(path, output=folder / "outputs", executor="serial")
-        paths.append(path)
-    absent = folder / "absent.toml"
-    absent.write_text(edited(TINY, 'name = "tiny"', 'name = "absent"\nmistake = 1'))
+        paths.append(write_design(folder / name, varied(name=name)))
+        run(paths[-1], output=folder / "outputs", executor="serial")
+    absent = write_design(folder / "absent", varied(name="absent") + "[mistake]\n")
     return gather([*paths, absent], "quick", folder / "outputs"), paths
 
 
@@ -227,15 +211,13 @@ def test_page__holds_every_study_that_was_run_and_is_whole(gathered):
 
 
 def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path):
-    (tmp_path / "own").mkdir()
-    design = tmp_path / "own" / "design.toml"
-    design.write_text(TINY)
+    design = write_design(tmp_path / "own")
     (tmp_path / "pyproject.toml").write_text("[project]")
     assert designs_in(tmp_path) == [design]
     assert is_shipped(shipped_folder() / "identity" / "design.toml") and not is_shipped(design)
 
 
-def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(gathered):
+def test_page__answers_first_links_to_pages_of_studies_that_have_one_and_refuses_an_edited_design(gathered):
     path, designs = gathered
     text = path.read_text()
     assert 'class="answer">3 claims: 0 supported, 0 contradicted, 3 undecided; all as expected' in text
@@ -249,13 +231,11 @@ def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(gat
     again = gather(designs, "quick", path.parent).read_text()
     own.unlink()
     assert re.findall(r'href="([^#"]+)"', again) == ["first/quick/report.html"]
-
-
-def test_results_of_an_edited_design__are_refused(gathered):
-    path, designs = gathered
-    designs[0].write_text(designs[0].read_text() + "\n# edited\n")
+    before = designs[0].read_text()
+    designs[0].write_text(before + "\n# edited\n")
     refuses(r"first/quick/results.nc: the design has changed since", gather, designs, "quick", path.parent)
     refuses("no study has results in profile 'quick'", gather, [], "quick", path.parent)
+    designs[0].write_text(before)
 
 
 PROBE = """<!DOCTYPE html><iframe src="{page}" width="{width}" height="800" style="border: 0"></iframe><script>
@@ -306,17 +286,7 @@ def test_verdict_lines__round_to_the_error_compare_with_what_was_expected_and_ar
     assert "ensemble_variance at [n_keys = 100]" in printed
     for word in ("falls", "undecided", "0.500 ± 0.012", "claimed -0.1 to 0.1", "within 0.460 to 0.550"):
         assert word in printed
-
-
-def test_figure_files__are_the_same_whatever_matplotlib_is_told(design, results):
-    files = figure_files(results, few := design.model_copy(update={"figures": {}}))
-    assert list(files) == [labels.OVERVIEW] and all(each.startswith(b"\x89PNG") for each in files.values())
-    with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10}):
-        assert figure_files(results, few) == files
-
-
-def test_what_the_design_names__stands_before_what_decides(results):
-    """Where the first claim has two comparisons, and is decided by the first."""
+    # What the design names stands before what decides: here the first of two comparisons of the first claim.
     found = results.copy()
     found["comparison_claim"] = "comparison", ["falls", "falls", "agrees"]
     found["comparison_statistic"] = "comparison", ["first", "second", str(found.statistic.values[1])]
@@ -325,6 +295,13 @@ def test_what_the_design_names__stands_before_what_decides(results):
     for given, expected in ((found, ("first", "", "0.500 ± 0.012")), (named, ("second", "first", "0.600 ± 0.012"))):
         line = verdict_lines(given)[0]
         assert (line.statistic, line.decided_by, line.estimate) == expected
+
+
+def test_figure_files__are_the_same_whatever_matplotlib_is_told(design, results):
+    files = figure_files(results, few := design.model_copy(update={"figures": {}}))
+    assert list(files) == [labels.OVERVIEW] and all(each.startswith(b"\x89PNG") for each in files.values())
+    with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10}):
+        assert figure_files(results, few) == files
 
 
 NAN, INF = math.nan, math.inf

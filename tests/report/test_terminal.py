@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded, minimal_cell, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, varied, write_design
 from commands import python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -74,11 +74,10 @@ def test_hostile_names__are_spelt_out(name, tmp_path, capsys):
 
 
 def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
-    text = edited(DESIGN, "A tiny study", "[/x] :boom: $x^{$ [bold]tiny[/bold]")
-    text = edited(text, 'kind = "ridge"', 'kind = "ridge", label = "[red]$\\\\frac{$"')
-    text = edited(text, "bandwidth = [0.5, 1.0]", 'regression = ["zero", {kind = "ridge", label = "=[/]$_{$"}]')
-    text = edited(text, 'hue = "bandwidth"', 'hue = "regression"')
-    path = write_design(tmp_path / "tiny", edited(text, "The error falls.", "[/i] falls: $}$"))
+    text = edited(DESIGN, 'kind = "ridge"', 'kind = "ridge", label = "[red]$\\\\frac{$"')
+    levels = {"bandwidth": None, "regression": ["zero", {"kind": "ridge", "label": "=[/]$_{$"}], "hue": "regression"}
+    told = {"title": "[/x] :boom: $x^{$ [bold]tiny[/bold]", "statement": "[/i] falls: $}$"}
+    path = write_design(tmp_path / "tiny", varied(text, **levels, **told))
     output = tmp_path / "x[/x]"
     for arguments in (["list", tmp_path], ["check", path]):
         assert outcome(capsys, *arguments)[0] == 0
@@ -118,13 +117,6 @@ def test_signal_during_imports__is_one_line(module, sent, tmp_path):
     assert result.stderr == "interrupted; finished batches are stored: run the same command again to continue\n"
 
 
-def test_hangup__is_ignored_under_nohup():
-    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from simstudy import __main__ as m\n"
-    code += "m.catch_signals(); assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
-    assert python("-c", code).returncode == 0
-    assert signal.getsignal(signal.SIGTERM) is not process._interrupt
-
-
 @pytest.mark.parametrize("redirection, code, said", [
     ("| head -0", 0, ""), ("0<&- 1>&- 2>&-", 0, ""), ("> /dev/full", 2, "output cannot be written (No space"),
 ])  # fmt: skip
@@ -135,11 +127,13 @@ def test_output_that_nobody_reads__is_dropped_and_a_full_device_is_told(redirect
     assert result.returncode == code and said in result.stderr and bool(said) == bool(result.stderr)
 
 
-def test_broken_installation__is_told_in_one_line():
-    code = "import sys; sys.modules['rich'] = None; from simstudy.__main__ import main; main()"
-    result = python("-c", code, "list")
+def test_broken_installation__is_told_in_one_line_and_hangup_ignored_under_nohup():
+    code = "import signal, sys; sys.modules['rich'] = None; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    code += "from simstudy import __main__ as m; m.catch_signals()\n"
+    result = python("-c", code + "assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN; m.main()", "list")
     assert result.returncode == 70 and result.stderr.count("\n") == 1
     assert "not installed as it should be" in result.stderr and "rich" in result.stderr
+    assert signal.getsignal(signal.SIGTERM) is not process._interrupt
 
 
 @pytest.mark.parametrize("looked_at, told", [

@@ -61,17 +61,13 @@ def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
     "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "informed", "leading", "measures",
     "weighting",
 ])  # fmt: skip
-def test_public_functions__are_exported(name):
+def test_public_functions__are_exported_and_the_docstring_says_which_answers_what(name):
     module = importlib.import_module(f"simstudy.theory.{name}")
     own = {key: value for key, value in vars(module).items() if not key.startswith("_") and inspect.isfunction(value)}
     functions = {key for key, value in own.items() if value.__module__ == module.__name__}
     assert functions and functions <= set(theory.__all__)
-
-
-def test_docstring__says_which_function_answers_what():
     taught = set(re.findall(r":func:`(\w+)`", theory.__doc__))
-    functions = {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
-    assert taught == functions
+    assert taught == {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
 
 
 @pytest.mark.parametrize("degrees, n_features", [([50.0], 2), ([0.0, 35.0], 4), ([20.0, 80.0], 5), ([0.0, 90.0], 3)])
@@ -90,11 +86,14 @@ def test_isotropic_bias__is_that_of_random_waves(degrees, n_features, bandwidth,
     assert abs(squares.mean() - found) < 4 * squares.std() / draws**0.5
 
 
-def test_isotropic_bias__of_more_heads_rises_in_no_angle():
+def test_isotropic_bias__of_more_heads_rises_in_no_angle_and_the_threshold_has_known_limits():
+    """Of wide kernels 1/H, of narrow ones (2H - 1)/H²."""
     angles = np.radians(np.stack(np.meshgrid(*[np.arange(0, 91, 15)] * 2, indexing="ij"), axis=-1))
     for n_heads, frequency_sd in ((2, 0.3), (4, 1.0), (8, 3.0)):
         found = isotropic_bias(angles, 0.7, np.full(angles.shape[:-1], frequency_sd), n_heads, 8)
         assert (np.diff(found, axis=0) < 0).all() and (np.diff(found, axis=1) < 0).all()
+        assert alignment_threshold(n_heads, 3, 1e3) == pytest.approx(1 / n_heads, rel=1e-5)
+        assert alignment_threshold(n_heads, 3, 1e-3) == pytest.approx((2 * n_heads - 1) / n_heads**2, rel=1e-5)
 
 
 def exact_error(n_keys, arrangement, gradient, noise_sd, bandwidth, scale):
@@ -121,9 +120,3 @@ def test_alignment_threshold__is_that_of_exact_theory_but_for_the_next_order(noi
         limit = alignment_threshold(2, 1, bandwidth, query_scale=scale)
         assert abs(gaps[n]) < 0.25 * abs(found - limit)  # the control: what noise and n add is seen
     assert abs(gaps[400]) < abs(gaps[100]) / 8  # n^-2
-
-
-def test_alignment_threshold__is_1_over_h_of_wide_kernels_and_2h_minus_1_over_h_squared_of_narrow_ones():
-    for n_heads in (2, 8):
-        assert alignment_threshold(n_heads, 3, 1e3) == pytest.approx(1 / n_heads, rel=1e-5)
-        assert alignment_threshold(n_heads, 3, 1e-3) == pytest.approx((2 * n_heads - 1) / n_heads**2, rel=1e-5)

@@ -1,5 +1,6 @@
 """Leading order, of compact kernels too, and Gaussian expectations against quadrature, exact moments, Monte Carlo."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -43,26 +44,20 @@ DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels" / "design.tom
 COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
 
 
-def compare(cell, *arrays, **grid):
+@pytest.mark.parametrize("name, logits", [
+    *itertools.product(REGRESSIONS, BANDWIDTHS), ("autoregressive", "distance"), ("equicorrelated", "dot_product"),
+])  # fmt: skip
+def test_every_regression_function_agrees_with_quadrature_and_in_three_dimensions_separate_projections(name, logits):
+    settings = {"n_heads": 3, "bandwidth": BANDWIDTHS[logits], "noise": HETEROSCEDASTIC, "noise_sd": 0.7}
+    settings |= {"regression": REGRESSIONS.get(name, REGRESSIONS["sum"]), "key_distribution": CORRELATED}
+    arrays, grid = (directions(0, 35, 90), directions(0, 35, 90), QUERIES), {}
+    if name not in REGRESSIONS:
+        arrays, grid = (*0.6 * RNG.normal(size=(2, 2, 3, 2)), RNG.normal(size=(2, 3)) / 2), {"step": 0.2}
+        keys = s.GaussianKeys(structure=name, correlation=0.6)
+        settings |= {"n_features": 3, "n_heads": 2, "head_dim": 2, "bandwidth": 1.3, "key_distribution": keys}
+    cell = make_cell(logits=logits, **settings)
     prediction = leading_order(cell, *arrays)
     assert prediction.reason == "" and discrepancy(prediction, cell, *arrays, **grid) < 1e-10
-
-
-@pytest.mark.parametrize("logits", ["distance", "dot_product"])
-@pytest.mark.parametrize("name", REGRESSIONS)
-def test_every_regression_function_agrees_with_quadrature(name, logits):
-    data = {"regression": REGRESSIONS[name], "noise": HETEROSCEDASTIC, "key_distribution": CORRELATED, "noise_sd": 0.7}
-    cell = make_cell(n_heads=3, logits=logits, bandwidth=BANDWIDTHS[logits], **data)
-    heads = directions(0, 35, 90)
-    compare(cell, heads, heads, QUERIES)
-
-
-@pytest.mark.parametrize(("logits", "structure"), [("distance", "autoregressive"), ("dot_product", "equicorrelated")])
-def test_general_and_separate_projections_in_three_dimensions(logits, structure):
-    data = {"regression": REGRESSIONS["sum"], "key_distribution": s.GaussianKeys(structure=structure, correlation=0.6)}
-    cell = make_cell(n_features=3, head_dim=2, logits=logits, bandwidth=1.3, **data)
-    key_projections, query_projections = 0.6 * RNG.normal(size=(2, 2, 3, 2))
-    compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
 
 
 def against_exact(target, logits, bandwidth, query, n_keys):
@@ -94,24 +89,19 @@ def test_next_term_is_the_error_of_the_leading_variance(target, logits, bandwidt
     assert abs(unexplained) < 0.002 + 0.15 * abs(variance_error)
 
 
-def test_only_invalid_queries_are_blank_and_the_reason_names_them():
+def test_only_invalid_queries_are_blank_the_reason_names_them_and_effective_size_alone_would_admit_large_errors():
     far = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 1.0], [60.0, 0.0]])
     heads = directions(0, 90)
     prediction = leading_order(make_cell(n_keys=2000, bandwidth=0.5, regression=REGRESSIONS["sum"]), heads, heads, far)
     blank = np.array([False, True, False, True])
     np.testing.assert_array_equal(np.isnan(prediction.bias).any(axis=1), blank)
     np.testing.assert_array_equal(np.isnan(prediction.covariance).all(axis=(1, 2)), blank)
-    assert np.isfinite(prediction.target).all()
-    assert "2 of 4 queries" in prediction.reason
-    assert "query 3, head 0" in prediction.reason
-    assert "effective sample size" in prediction.reason
-
-
-def test_condensed_softmax_is_called_so_and_effective_size_alone_would_admit_large_errors():
+    told = "2 of 4 queries", "query 3, head 0", "effective sample size"
+    assert np.isfinite(prediction.target).all() and all(each in prediction.reason for each in told)
     cell = make_cell(n_keys=100, logits="dot_product", bandwidth=1.0)
-    prediction = leading_order(cell, directions(0, 90), directions(0, 90), np.array([[2.0, 0.0], [0.1, 0.1]]))
-    assert "1 of 2 queries" in prediction.reason
-    assert "condensed" in prediction.reason and "> ½ ln n = 2.3" in prediction.reason
+    prediction = leading_order(cell, heads, heads, np.array([[2.0, 0.0], [0.1, 0.1]]))
+    told = "1 of 2 queries", "condensed", "> ½ ln n = 2.3"
+    assert all(each in prediction.reason for each in told)
     assert np.isnan(prediction.covariance[0]).all() and np.isfinite(prediction.covariance[1]).all()
     for target in ("linear", "quadratic"):
         prediction, variance_error, _ = against_exact(target, "dot_product", 1.0, 1.3, 400)

@@ -6,14 +6,14 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy
-from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell, planned, run
+from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell, planned, run, varied, watched
 
 from simstudy import details
 from simstudy.data import training
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.replicates.performance import Performance
-from simstudy.theory import damped_leading_order, exact_moments, leading_order
+from simstudy.theory import damped_leading_order
 from simstudy.verdicts import predictions, query_control
 from simstudy.verdicts.predictions import predict
 from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
@@ -25,18 +25,16 @@ random_points = partial(
 )  # fmt: skip
 
 
-def few_keys(**precision):
+def few_keys(**settings):
     """Few keys, heads of dimension 1, and a second grid without exact theory whose heads are redrawn."""
-    tables = tomllib.loads(DESIGN)
-    tables["heads"]["head_dim"], tables["simulation"]["batch_size"] = 1, 256
-    tables["queries"] = {"queries": {"kind": "points", "points": [[0.4, -0.3], [1.0, 0.5]]}}
-    tables["precision"] |= {"relative_mcse": {"ensemble_variance": 0.006}, "max_replicates": 16384} | precision
-    factors = {"n_keys": [3, 60], "angle": [0, 45, 90], "bandwidth": [0.5]}
-    tables["grids"]["angles"] = {"exact": True, "by_query": True, "factors": factors}
+    settings = {"relative_mcse": {"ensemble_variance": 0.006}, "max_replicates": 16384, "hue": None} | settings
+    points = {"kind": "points", "points": [[0.4, -0.3], [1.0, 0.5]]}
+    text = varied(head_dim=1, batch_size=256, queries=points, n_keys=[3, 60], bandwidth=[0.5], **settings)
+    tables = tomllib.loads(text)
+    tables["grids"]["angles"] |= {"exact": True, "by_query": True}
     tables["grids"]["other"] = {"settings": {"arrangement": "haar_redrawn"}}
     claim = {"statement": "Exact moments hold with few keys.", "kind": "agrees_with_theory", "source": "exact"}
     tables["claims"]["exact"] = claim | {"grid": "angles", "measure": "ensemble_variance", "margin": 0.15}
-    del tables["figures"]["mse"]["hue"]
     return load_design(tables)
 
 
@@ -85,12 +83,10 @@ def test_measures_by_query__average_to_those_of_the_cell(results):
 
 
 def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_once(tmp_path, monkeypatch):
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\ncombination = ["uniform", "sum"]')
-    planned = loaded(tmp_path, edited(text, 'hue = "bandwidth"\n', "")).cells
-    alone = [next(predictions.predict([each])) for each in planned]
-    calls = []
-    monkeypatch.setattr(predictions.theory, "leading_order", lambda *given: calls.append(1) or leading_order(*given))
-    together = list(predictions.predict(planned))
+    planned = loaded(tmp_path, varied(combination=["uniform", "sum"], hue=None)).cells
+    alone = [next(predict([each])) for each in planned]
+    calls = watched(monkeypatch, predictions.theory, "leading_order")
+    together = list(predict(planned))
     assert len(planned) == 12 and len(calls) == 6
     errors = [[each["leading"].measures["mse"] for each in theories] for theories in (together, alone)]
     np.testing.assert_array_equal(*errors)
@@ -98,8 +94,7 @@ def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_
 
 
 def test_theory__that_an_open_claim_asked_for_is_not_evaluated_again_for_the_results(tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(predictions.theory, "exact_moments", lambda *given: calls.append(1) or exact_moments(*given))
+    calls = watched(monkeypatch, predictions.theory, "exact_moments")
     design = few_keys(stop="both", max_replicates=512)
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == sum(planned.exact for planned in design.cells)
@@ -121,11 +116,11 @@ def test_pairs_in_the_wrong_order__stand_in_the_results_for_the_figure_that_show
 
 @pytest.mark.parametrize("lost", [False, True], ids=["some", "all"])
 def test_failure_rate__is_the_share_of_all_replicates_even_if_none_is_defined(monkeypatch, tmp_path, lost):
-    text = edited(DESIGN, "bandwidth = 0.8", 'bandwidth = 0.8\nnormaliser = { kind = "compact", power = 1 }')
     if lost:
         drawn = training.draw_keys
         monkeypatch.setattr(training, "draw_keys", lambda *asked: np.nan * drawn(*asked))
-    results = run(loaded(tmp_path, text), output=tmp_path, executor="serial")
+    design = loaded(tmp_path, varied(normaliser={"kind": "compact", "power": 1}))
+    results = run(design, output=tmp_path, executor="serial")
     share = results.n_failed / (results.n_failed + results.n_replicates)
     np.testing.assert_array_equal(results.failure_rate.sel(source="empirical"), share)
     assert (share == 1).all() if lost else 0 < share.max() < 1

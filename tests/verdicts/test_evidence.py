@@ -1,5 +1,7 @@
 """Errors of combinations of cells and evidence on inequalities: by hand, against integrals and SciPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -20,25 +22,17 @@ THREE = estimates_of([
 ], "mse")  # fmt: skip
 
 
-def test_combination__adds_remainders_and_pairs_blocks_of_one_stream():
+def test_combinations_differences_and_draws__add_remainders_and_pair_blocks_of_one_stream():
     found = THREE.combine({0: 2.0, 1: -1.0, 2: 1.0})
     influence = np.concatenate([2.0 * LONG - np.pad(SHORT, (0, 16)), APART])
     assert found.value == 12.0 and (found.n_blocks, found.degrees) == (48, 47)
     assert found.mcse**2 == pytest.approx((influence**2).sum() + 4 * 4.0 + 25.0 + 9.0)
     assert found.largest_share == pytest.approx((influence**2).max() / found.mcse**2)
     assert found.skewness == pytest.approx((influence**3).sum() / found.mcse**3)
-
-
-def test_differences__are_the_combinations_of_two():
     table = THREE.differences([0, 1, 2])
-    for i in range(3):
-        for j in range(3):
-            if i != j:
-                one = THREE.combine({i: 1.0, j: -1.0})
-                np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
-
-
-def test_draws__have_the_covariance_of_blocks_and_remainders():
+    for i, j in itertools.permutations(range(3), 2):
+        one = THREE.combine({i: 1.0, j: -1.0})
+        np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
     expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
     expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
     np.testing.assert_allclose(np.cov(THREE.draws([0, 1, 2]).T), expected, atol=3.0)
@@ -63,14 +57,11 @@ def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
     assert abs(np.corrcoef(estimates.draws([0, 1]).T)[0, 1]) < 0.1
 
 
-def test_rounding__counts_as_an_error_of_the_larger_value():
+def test_rounding__counts_as_an_error_of_the_larger_value_and_is_no_standard_error_of_equal_blocks():
+    """Studies showed the rounding allowed for as a standard error: "(0.0 ± 1.0)e-10"."""
     estimates = exact_estimates([{"x": 1.0}, {"x": 2.0}], [4.0, 1.0], 0.0)
     assert estimates.combine({0: 1.0, 1: -1.0}).error == pytest.approx(4.0 * HEADS_ROUNDING)
     np.testing.assert_allclose(estimates.differences([0, 1]).error, HEADS_ROUNDING * np.array([[4.0, 4.0], [4.0, 1.0]]))
-
-
-def test_equal_blocks__have_no_standard_error_and_prove_no_difference_that_rounding_makes():
-    """Studies showed the rounding allowed for as a standard error: "(0.0 ± 1.0)e-10"."""
     equal = account({}, 3.0, np.zeros(64))
     estimates = estimates_of([equal, account({}, 3.0 + 1e-13, np.full(64, 1e-13)), account({}, 3.0, LONG)], "mse")
     for contrast in (estimates.combine({1: 1.0, 0: -1.0}), estimates.differences([0, 1, 2]).at(1, 0)):
@@ -132,24 +123,28 @@ def test_anytime_p__is_the_reciprocal_of_the_mixture(z, n):
     assert np.log(ev.anytime_p(z, n)) == pytest.approx(-np.log(mixture) - peak, rel=1e-7)
 
 
-def test_anytime_p__is_1_without_evidence_and_never_below_that_of_one_look():
+def test_anytime_p__is_1_without_evidence_and_never_below_that_of_one_look_and_scores_are_of_students_tail():
     assert ev.anytime_p(0.0, 64) == ev.anytime_p(-5.0, 64) == ev.anytime_p(-40.0, 64) == 1.0
     assert ev.anytime_p(np.inf, 64) == 0.0
     z = np.linspace(0.1, 8.0, 50)
     assert (ev.anytime_p(z, 64) > stats.norm.sf(z)).all()
-
-
-def test_scores__are_those_of_students_tail():
     for t, degrees in ((2.0, 63), (-3.0, 63), (5.0, 10)):
         assert stats.norm.sf(ev.normal_score(t, degrees)) == pytest.approx(stats.t.sf(t, degrees))
     assert ev.normal_score(3.0, 63) < 2.95  # the control: heavier tails than normal
 
 
+def assert_ends(contrast, *levels):
+    """Intervals end where the p-value is the level."""
+    for level in levels:
+        low, high = ev.interval(contrast, level)
+        assert ev.p_above(contrast, low) == pytest.approx(level) and ev.p_below(contrast, high) == pytest.approx(level)
+    return low, high
+
+
 @pytest.mark.parametrize("skewness", [-0.25, 0.0, 1e-9, 0.006, 0.2])
 def test_bounds__are_where_the_p_value_is_the_level(skewness):
     contrast = ev.Contrast(1.0, 0.1, 64, 63, skewness, 0.05)
-    low, high = ev.interval(contrast, 0.01)
-    assert ev.p_above(contrast, low) == pytest.approx(0.01) and ev.p_below(contrast, high) == pytest.approx(0.01)
+    low, high = assert_ends(contrast, 0.01)
     assert ev.p_below(contrast, low) == ev.p_above(contrast, high) == 1.0
     score = ev.anytime_score(0.01, 64)
     t = ev.students_of(score, skewness, 63)
@@ -179,9 +174,7 @@ def test_few_blocks_that_hold_the_error__leave_the_evidence_of_a_variance_alone(
     assert ev.p_above(few._replace(n_blocks=127), 0.0) == pytest.approx(2 * 2 / 81)
     assert ev.p_above(few._replace(n_blocks=128), 0.0) == pytest.approx(2 * 6 / 81)  # of the second doubling 1/6
     assert ev.p_above(few._replace(mcse=1e-9), 0.0) < 1e-15
-    for level in (0.05, 0.001):
-        low, high = ev.interval(few, level)
-        assert ev.p_above(few, low) == pytest.approx(level) and ev.p_below(few, high) == pytest.approx(level)
+    assert_ends(few, 0.05, 0.001)
 
 
 def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
@@ -192,21 +185,16 @@ def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
     assert ev.p_below(alike, 0.53) > (1 - 0.03 / 2.0) ** 200
     assert ev.p_above(alike, 0.5) == ev.p_above(alike, 0.6) == 1.0
     assert ev.p_below(alike._replace(degrees=62), 0.9) == 1.0
-    for level in (0.05, 0.001):
-        low, high = ev.interval(alike, level)
-        assert ev.p_above(alike, low) == pytest.approx(level) and ev.p_below(alike, high) == pytest.approx(level)
+    assert_ends(alike, 0.05, 0.001)
     both = ev.Contrast(np.array([0.5, 0.5]), 1e-10, 64, 63, 0.0, 0.0, unseen=np.array([100.0, np.inf]))
     np.testing.assert_allclose(ev.p_above(both, 0.47), [np.exp(-3.0), 0.0])
 
 
-def test_some_of_three_may_fail__by_hand():
+def test_some_of_three_that_may_fail_and_the_least_level__by_hand():
     found = ev.at_most_fail(ev.Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9])))
     # If one may, it is refuted if two fail: the second p-value, for at most two nulls at stake; supported alike.
     assert found.against == pytest.approx([0.003, 0.08, 0.5, 1.0])
     assert found.in_favour == pytest.approx([0.9, 0.6, 0.006, 0.0])
-
-
-def test_least_level__by_hand():
     larger = np.array([[1.0, 0.01, 0.02], [0.9, 1.0, 0.7], [0.3, 0.004, 1.0]])
     # Level 0 exceeds 1 (.01) and 2 (.02): twice the smaller; level 1 is refuted by none.
     found = ev.least_among(np.array([True, False, False]), larger)

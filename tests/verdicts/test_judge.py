@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, mistakes, run, write_design
+from builders import DESIGN, edited, mistakes, run, varied, write_design
 from exact_estimates import N_BLOCKS, averaged, claim, derived, exact_accounts
 
 from simstudy import theory
@@ -27,8 +27,8 @@ def compare(stated, accounts, factors=("x",), theory=None, level=LEVEL) -> list[
     return list(comparisons_of(stated, selected_by(stated, accounts, factors)._replace(theory=theory, level=level)))
 
 
-def verdict(stated, accounts, factors=("x",), theory=None) -> str:
-    return decide(compare(stated, accounts, factors, theory), LEVEL).verdict
+def verdict(stated, accounts, theory=None) -> str:
+    return decide(compare(stated, accounts, theory=theory), LEVEL).verdict
 
 
 def predictions(*values, error=0.0):
@@ -134,9 +134,10 @@ def test_bandwidth_rule__is_one_line_whatever_its_number_and_compared_with_itsel
     assert estimates == pytest.approx([1.0 + 20.0 * (2**0.25 - 1.0), 1.0], abs=0.01)
 
 
-def test_holm__matches_a_worked_example():
+def test_holm__matches_a_worked_example_and_every_kind_of_claim_has_its_comparisons():
     np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
     assert holm(np.array([0.9, 0.6])).tolist() == [1.0, 1.0]
+    assert comparisons_of.registry.keys() - {object} == {*records_in(Claim)}
 
 
 def comparison(against: float, in_favour: float) -> Comparison:
@@ -144,13 +145,10 @@ def comparison(against: float, in_favour: float) -> Comparison:
     return Comparison("s", 1.0, 0.1, 0.0, np.inf, 0.0, evidence, lambda _: (0.0, 2.0))
 
 
-def test_decision__falls_at_the_level():
+def test_decision__falls_at_the_level_by_the_surest_against_and_the_least_sure_in_favour():
     p_values = (1.0, 0.0099), (1.0, 0.0101), (0.0099, 1.0), (0.0101, 1.0), (0.01, 0.01)
     found = [decide([comparison(*each)], 0.01).verdict for each in p_values]
     assert found == ["supported", "undecided", "contradicted", "undecided", "undecided"]
-
-
-def test_decisive__is_the_surest_against_and_the_least_sure_in_favour():
     both = [comparison(p, p) for p in (1e-6, 1e-3)]
     for order in (both, both[::-1]):
         assert decide(order, 0.01).verdict == "contradicted" and decide(order, 0.01).decisive is both[0]
@@ -291,16 +289,12 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
     assert judged.verdict.values.tolist() == ["undecided", "supported"]
 
 
-def test_every_kind_of_claim__has_its_comparisons():
-    assert comparisons_of.registry.keys() - {object} == {*records_in(Claim)}
-
-
 def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monkeypatch):
     """With 2048 keys leading order and the theory of any number of keys differ by less than 0.01 %."""
-    tables = tomllib.loads(DESIGN)
-    tables["data"]["n_keys"], tables["heads"]["head_dim"], tables["precision"]["stop"] = 2048, 1, "verdict"
-    tables["queries"] = {"queries": {"kind": "points", "points": [[0.4]]}}
-    tables["grids"]["angles"] = {"exact": True, "factors": {"angle": [30, 60], "bandwidth": [0.8]}}
+    point = {"kind": "points", "points": [[0.4]]}
+    settings = {"n_keys": 2048, "head_dim": 1, "stop": "verdict", "queries": point, "angle": [30, 60]}
+    tables = tomllib.loads(varied(**settings, bandwidth=[0.8]))
+    tables["grids"]["angles"]["exact"] = True
     claim = {"statement": "Two heads follow the formula.", "origin": "identity", "kind": "agrees_with_theory"}
     claim |= {"grid": "angles", "margin": 0.004}
     measures = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")

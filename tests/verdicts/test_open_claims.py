@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded, mistakes, run, write_design
+from builders import DESIGN, edited, loaded, mistakes, run, varied, write_design
 from exact_estimates import N_BLOCKS, account, claim, exact_accounts
 from rich.console import Console
 from stored import remove, rows
@@ -27,7 +27,7 @@ bandwidth = { uniform = [0.5, 1.0] }
 [grids.angles.factors]
 angle = [0, 45, 90]"""
 TEXT = edited(DESIGN, "[grids.angles.factors]\nangle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", DOMAIN)
-TEXT = edited(edited(TEXT, 'hue = "bandwidth"\n', ""), "max_replicates = 512", "max_replicates = 128")
+TEXT = varied(TEXT, hue=None, max_replicates=128)
 
 
 def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> list:
@@ -63,12 +63,14 @@ def test_open_claim__wants_what_brings_its_score_to_a_verdict():
         assert found == [target(2.0, LEVEL / 3), target(1.5, LEVEL / 3)]
 
 
-def test_comparison_that_is_proven__wants_nothing_and_neither_does_a_claim_with_a_verdict():
+def test_comparison_that_is_proven__wants_nothing_nor_a_claim_with_a_verdict_and_an_open_one_a_batch_at_least():
     stated = claim(kind="larger_than")
     assert wanted(accounts_of([2.0, 9.0]), a=stated) == [target(2.0), DONE]
     assert wanted(accounts_of([8.0, 9.0]), a=stated) == [DONE, DONE]  # supported
     assert wanted(accounts_of([-9.0, 1.0]), a=stated) == [DONE, DONE]  # contradicted: nothing else matters
     assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
+    almost = float(students_of(anytime_score(LEVEL, N_BLOCKS), 0.0, N_BLOCKS - 1)) * (1 - 1e-9)
+    assert wanted(accounts_of([almost]), a=stated) == [DONE + 1]
 
 
 def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each():
@@ -82,11 +84,6 @@ def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each(
     assert wanted(accounts, a=step) == [target(2.0, done=6)] * 2
     accounts[0].planned.precision.max_replicates = 7 * PER_BATCH
     assert wanted(accounts, a=step) == [7, target(2.0, done=6)]
-
-
-def test_one_more_batch__is_the_least_that_an_open_claim_wants():
-    almost = float(students_of(anytime_score(LEVEL, N_BLOCKS), 0.0, N_BLOCKS - 1)) * (1 - 1e-9)
-    assert wanted(accounts_of([almost]), a=claim(kind="larger_than")) == [DONE + 1]
 
 
 def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
@@ -107,10 +104,9 @@ def test_theory__counts_with_its_error(monkeypatch):
 
 
 def design_of(threshold: float, stop: str = "verdict", ceiling: int = 8192):
-    tables, of = tomllib.loads(DESIGN), {"grid": "angles", "measure": "mse"}
-    tables["simulation"] |= {"batch_size": 128, "control": "none"}  # fewer files for as many replicates
-    tables["precision"] |= {"stop": stop, "relative_mcse": {"mse": 0.01}, "min_replicates": FLOOR}
-    tables["precision"]["max_replicates"] = ceiling
+    spent = {"stop": stop, "mse": 0.01, "min_replicates": FLOOR, "max_replicates": ceiling}
+    text = varied(batch_size=128, control="none", **spent)  # fewer files for as many replicates
+    tables, of = tomllib.loads(text), {"grid": "angles", "measure": "mse"}
     sure = {"kind": "equals", "statement": "The error is small.", "where": {"bandwidth": 0.5}, "value": 0.0}
     more = {"kind": "larger_than", "statement": "The error falls by more than it does.", "value": threshold}
     more |= {"where": {"bandwidth": 1.0, "angle": 0}, "versus": {"angle": 90}}
@@ -119,8 +115,7 @@ def design_of(threshold: float, stop: str = "verdict", ceiling: int = 8192):
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory) -> float:
-    folder = tmp_path_factory.mktemp("floor")
-    found = run(design_of(0.0), output=folder, executor="serial").sel(claim="open")
+    found = run(design_of(0.0), output=tmp_path_factory.mktemp("floor"), executor="serial").sel(claim="open")
     return float(found.verdict_estimate - found.verdict_mcse)
 
 
@@ -131,8 +126,7 @@ def first(tmp_path_factory, near):
 
 
 def used(results: xr.Dataset) -> dict[tuple[float, float], int]:
-    cells = zip(results.angle.values.tolist(), results.bandwidth.values.tolist(), strict=True)
-    return dict(zip(cells, results.n_replicates.values.tolist(), strict=True))
+    return results.n_replicates.to_dataframe().set_index(["angle", "bandwidth"]).n_replicates.to_dict()
 
 
 def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(first):
@@ -156,9 +150,8 @@ def test_decided_claims__want_nothing_beyond_the_floor_and_precision_may_be_aske
 
 
 def test_cells_that_were_folded_and_others__are_judged_again_as_before(tmp_path):
-    text = edited(DESIGN.replace("decreasing", "increasing"), "relative_mcse = { mse = 0.05 }", 'stop = "verdict"')
-    text = edited(text, "[0, 45, 90]", "[0, 20, 45, 70, 90]").replace("seed = 7", 'seed = 22\ncontrol = "none"')
-    design = loaded(tmp_path, edited(text, "= 512", "= 2048"))
+    waiting = {"relative_mcse": None, "stop": "verdict", "max_replicates": 2048, "direction": "increasing"}
+    design = loaded(tmp_path, varied(angle=[0, 20, 45, 70, 90], seed=22, control="none", **waiting))
     results = run(design, output=tmp_path, executor="serial")
     (tmp_path / "tiny" / "quick" / ".status.json").unlink()
     assert run(design, output=tmp_path, executor="serial").equals(results)

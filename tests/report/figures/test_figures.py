@@ -29,12 +29,11 @@ BEST = stated("optimum", grid="split", x="noise_sd", over="head_dim", tune=["ban
 OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
-def panels(drawing):
-    return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() != STRIP]
+def panels(drawing, of_strips=False):
+    return [axes for axes in drawing.axes if axes.get_visible() and (axes.get_label() == STRIP) == of_strips]
 
 
-def strips(drawing):
-    return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() == STRIP]
+strips = partial(panels, of_strips=True)
 
 
 def bars(axes):
@@ -84,7 +83,7 @@ def test_curve__has_panels_all_points_with_bars_of_1_96_mcse_and_theory_with_a_g
     assert "broad pale line: exact theory at any n" in reading(drawing)
 
 
-def test_curve__does_not_join_points_that_exact_theory_joins(results):
+def test_curve__joins_no_points_that_exact_theory_joins_sorts_by_x_and_marks_theory_without_neighbours(results):
     cells = cells_where(results, regression="zero", n_keys=400.0).copy(deep=True)
     cells.correlation.loc[{"source": "leading"}] = np.nan
     drawing = draw(curve(), "f", cells)
@@ -94,9 +93,6 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     cells.correlation.loc[{"source": "exact"}] = np.nan
     (joined,) = lines(panels(draw(curve(), "f", cells))[0], "joined")  # the control
     assert joined.get_color() == lines(axes, "exact")[0].get_color()
-
-
-def test_curve__sorts_cells_by_x_and_marks_a_theoretical_value_without_neighbours(results):
     only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[4, 3, 2, 1, 0])
     only.correlation.loc[{"source": "leading"}] = [0.4, 0.5, np.nan, 0.7, np.nan]
     (line,) = lines(panels(draw(curve(), "f", only))[0], "leading")
@@ -113,19 +109,20 @@ def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown_and_its_legend_
     hues, told = legend_texts(draw(SATURATION, "f", results))
     assert hues == ["0.4", "0.8", "attention"] and told[0] == "points: Monte Carlo ± 1.96 MCSE, line: leading order"
     assert "dotted: joins points without theory" in told
+    # A single head has no correlation to draw.
+    drawing = draw(curve(grid="many-heads", x="n_heads", hue="bandwidth"), "f", results)
+    assert 1.0 not in points(panels(drawing)[0])[:, 0] and len(points(panels(drawing)[0])) == 12
+    assert len(points(panels(draw(curve(grid="single", x="n_keys"), "f", results))[0])) == 0
 
 
-@pytest.mark.parametrize("made, count", [(curve, 2), (partial(stated, "diversity", index="vendi"), 2)])
-def test_log_scale__drops_what_is_not_positive_and_says_so(results, made, count):
+def test_log_scale__has_plain_numbers_drops_what_is_not_positive_and_says_so(results):
     cells = cells_where(results, n_keys=400.0, regression="zero").copy(deep=True)
     cells.mse.loc[{"source": "empirical"}] = [-0.1, 0.0, 0.1, 0.2, 0.3, np.nan, 0.4]
-    drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
-    drawing.draw_without_rendering()
-    assert len(points(panels(drawing)[0])) == 4
-    assert f"{count} points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
-
-
-def test_log_ticks__are_plain_numbers(results):
+    for made in (curve, partial(stated, "diversity", index="vendi")):
+        drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
+        drawing.draw_without_rendering()
+        assert len(points(panels(drawing)[0])) == 4
+        assert "2 points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
     figure = curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log")
     drawing = draw(figure, "f", results)
     drawing.draw_without_rendering()
@@ -146,12 +143,6 @@ def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_i
         np.testing.assert_array_equal(first.lines[0].get_ydata(), cells.mse.sel(source="empirical").values)
         assert first.has_xerr == (index == "output")
     np.testing.assert_allclose(half_lengths(first, axis=0), COVERAGE * 0.01, rtol=1e-12)
-
-
-def test_single_head__has_no_correlation_to_draw(results):
-    drawing = draw(curve(grid="many-heads", x="n_heads", hue="bandwidth"), "f", results)
-    assert 1.0 not in points(panels(drawing)[0])[:, 0] and len(points(panels(drawing)[0])) == 12
-    assert len(points(panels(draw(curve(grid="single", x="n_keys"), "f", results))[0])) == 0
 
 
 @pytest.mark.parametrize("figure", [BY_ANGLE, SATURATION, DIVERSITY], ids=["curve", "log axis", "diversity"])
@@ -284,18 +275,7 @@ def split(split_design) -> xr.Dataset:
     return made.assign(optimum_share=of_best).assign_coords(figure=["best"])
 
 
-def test_bandwidths__are_numbers_on_both_axes(split):
-    over = BEST.model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
-    along = BEST.model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
-    split = split.assign(optimum_share=xr.full_like(split.optimum_share, 0.5))
-    for figure, ticks in ((over, [0.4, 0.8]), (along, [1, 2, 4, 8])):
-        assert draw(figure, "best", split).axes[0].get_yticks().tolist() == ticks
-    stratum = cells_where(split, "split", regression="zero").sel(figure="best")
-    assert [(place.x, place.optimum) for place in places(over, stratum)] == [(x, 0.4) for x in (1, 2, 4, 8)]
-    assert [place.x for place in places(along, stratum)] == [0.4, 0.8]
-
-
-def test_optimum_figure__draws_places_with_their_bars_and_theory(split):
+def test_optimum_figure__draws_places_with_their_bars_and_theory_and_bandwidths_as_numbers_on_both_axes(split):
     drawing = draw(BEST, "best", split)
     axes, other = panels(drawing)
     assert axes.get_ylabel() == "best head dimension p" and not other.get_ylabel()
@@ -308,9 +288,17 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory(split):
     assert all(text in reading(drawing) for text in ("best bandwidth b at each level", "1% or more of the draws"))
     assert axes.get_yticks().tolist() == [1, 2, 4, 8]
     assert all(axes.viewLim.contains(*point) for point in bar.lines[0].get_xydata())
+    over = BEST.model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
+    along = BEST.model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
+    split = split.assign(optimum_share=xr.full_like(split.optimum_share, 0.5))
+    for figure, ticks in ((over, [0.4, 0.8]), (along, [1, 2, 4, 8])):
+        assert draw(figure, "best", split).axes[0].get_yticks().tolist() == ticks
+    stratum = cells_where(split, "split", regression="zero").sel(figure="best")
+    assert [(place.x, place.optimum) for place in places(over, stratum)] == [(x, 0.4) for x in (1, 2, 4, 8)]
+    assert [place.x for place in places(along, stratum)] == [0.4, 0.8]
 
 
-def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(split):
+def test_nested_loop__has_a_step_or_a_gap_for_each_combination_in_the_order_of_the_grid(split):
     drawing = draw(stated("nested_loop", grid="split", hue="bandwidth", y_scale="log"), "f", split)
     axes, strip, stairs = drawing.axes
     assert strip.get_label() == STRIP and strip.get_xlim() == axes.get_xlim()
@@ -325,9 +313,7 @@ def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(s
     assert [int((np.diff(flight) != 0).sum()) for flight in flights] == [1, 5, 23]
     assert flights[0].min() > flights[1].max() > flights[1].min() > flights[2].max()
     assert [text.get_text() for text in stairs.texts][1] == "noise standard deviation σ [Y]: 0.5, 1, 2"
-
-
-def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(split):
+    # Where a cell is missing there is a gap.
     whole = cells_where(split, "split", bandwidth=0.4)
     loops = {name: list(dict.fromkeys(whole[name].values.tolist())) for name in ("regression", "noise_sd", "head_dim")}
     np.testing.assert_array_equal(positions(whole, loops), np.arange(24))
@@ -353,7 +339,7 @@ def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(split)
             np.testing.assert_allclose(half_lengths(bar, axis=0), COVERAGE * 0.01)
 
 
-def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(split):
+def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row_and_panels_for_many_cells(split):
     figure = stated("lollipop", grid="split", hue="bandwidth", panel="regression", target=0.25)
     exact = np.where(split.noise_sd == 1.0, split.mse.sel(source="empirical") + 0.2, np.nan)
     split.mse.loc[{"source": "exact"}] = exact
@@ -372,10 +358,7 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(split
             np.testing.assert_array_equal(told.get_xdata(), np.where(cells.noise_sd == 1.0, exact, leading))
     texts = [tick.get_text() for tick in shown[0].get_yticklabels()]
     assert texts[:2] == ["0.5, 1", "0.5, 2"] and shown[0].get_ylim() == (11.5, -0.5)
-
-
-def test_lollipop__of_many_cells_has_panels_of_its_own(split):
-    """In one column 72 sticks were 2 484 pixels tall; rows whose names were cut looked alike, scales differed."""
+    # In one column 72 sticks were 2 484 pixels tall; rows whose names were cut looked alike, scales differed.
     names = [f"{name}, a function of the keys" for name in split.regression.values]
     drawing = draw(stated("lollipop", grid="split"), "f", split.assign_coords(regression=("cell", names)))
     rows = [each.get_text() for each in panels(drawing)[0].get_yticklabels()]

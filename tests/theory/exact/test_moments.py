@@ -100,7 +100,7 @@ def test_two_keys_by_direct_quadrature(monkeypatch, logits):
     assert off_by(exact_moments(cell, heads, heads, QUERIES[1:2]), mean, covariance) > 1e-3
 
 
-def test_coincident_heads_are_recognised_in_any_basis():
+def test_coincident_heads_are_recognised_in_any_basis_and_nearly_aligned_ones_approach_them():
     cell = make_cell(3, 4, 2, 2, "distance", 1.0)
     head = orthonormal(1, 4, 2)[0]
     turned = np.stack([head, head @ np.linalg.qr(np.random.default_rng(20240611).normal(size=(2, 2)))[0]])
@@ -108,11 +108,7 @@ def test_coincident_heads_are_recognised_in_any_basis():
     assert prediction.covariance[0, 0, 1] == prediction.covariance[0, 0, 0]
     opposite = predict(cell, turned, np.ones((1, 4)), turned * np.array([1, -1])[:, None, None])
     assert opposite.covariance[0, 0, 1] < 0.9 * opposite.covariance[0, 0, 0]
-
-
-def test_nearly_aligned_heads_approach_aligned_ones():
-    cell = make_cell(10, bandwidth=1.0, regression=LINEAR)
-    gaps = []
+    cell, gaps = make_cell(10, bandwidth=1.0, regression=LINEAR), []
     for degrees in (0.3, 3.0):
         covariance = predict(cell, directions(30, 30 + degrees), QUERIES[1:2]).covariance[0]
         gaps.append((1 - covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])) / degrees**2)
@@ -245,15 +241,12 @@ def test_moments__are_those_of_drawn_logits(seed, sinks):
     assert (found.numerical_error <= 1e-4 * np.sqrt(np.outer(np.diag(found.gram), np.diag(found.gram)))).all()
 
 
-def test_known_tokens__beside_no_other_or_one_that_is_negligible():
+def test_moments__beside_known_tokens_alone_or_others_that_are_negligible_and_known_values():
     covariance, known = np.array([[2.0, 0.5], [0.5, 1.0]]), np.random.default_rng(0).uniform(-2, 14, (2, 3))
     alone = logit_moments(covariance, 0, known=known).gram
     weights = np.exp(known) / np.exp(known).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(alone, weights @ weights.T)
     assert np.abs(logit_moments(1e-6 * covariance, 1, known=known - 40).gram - 1.0).max() < 1e-5
-
-
-def test_known_values():
     covariance = np.array([[1.0, 0.6, 1.0, 0.0], [0.6, 2.0, 0.6, 0.0], [1.0, 0.6, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
     found = logit_moments(covariance, 25)
     gram, error = found.gram, found.numerical_error + 1e-12
