@@ -104,8 +104,7 @@ def build_results(design: Design) -> xr.Dataset:
     for name, text in {"design_hash": design.text, "claims_hash": repr(design.claims)}.items():
         attributes[name] = hashlib.sha256(text.encode()).hexdigest()
     attributes["factors"] = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items())
-    results = labelled(arrays, coords, attributes)
-    return xr.merge([results, build_verdicts(design)], combine_attrs="override")
+    return xr.merge([labelled(arrays, coords, attributes), build_verdicts(design)], combine_attrs="override")
 
 
 def build_verdicts(design: Design) -> xr.Dataset:

@@ -182,8 +182,7 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
 
 
 def test_bibliography__has_every_arxiv_number_once():
-    page = DOCUMENTS["simstudy/docs/bibliography.md"]
-    linked = re.findall(r"\[(\d{4}\.\d{5})\]", page)
+    linked = re.findall(r"\[(\d{4}\.\d{5})\]", DOCUMENTS["simstudy/docs/bibliography.md"])
     files = [path for folder in ("designs", "simstudy") for path in (ROOT / folder).rglob("*.*")]
     texts = [*DOCUMENTS.values(), *(path.read_text() for path in files if path.suffix in (".py", ".toml", ".html"))]
     named = {number for text in texts for number in re.findall(r"\b[12]\d[01]\d\.\d{5}\b", text)}

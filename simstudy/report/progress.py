@@ -156,8 +156,7 @@ def status_line(status: Status, store: Store) -> str:
         text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
     if (owner := store.owner()) is None or owner.alive is False:
         return text if status.finished == len(status.cells) else f"{text}; no process runs it: simstudy run continues"
-    who = f"process {owner.pid} on {owner.host}"
-    text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
+    text += f"; process {owner.pid} on {owner.host} runs it" + ("" if owner.alive else ", unless it was killed")
     seconds = status.seconds_left
     return f"{text}, {_UNKNOWN}" if seconds is None else f"{text}, about {duration(seconds)} left"
 
@@ -184,21 +183,22 @@ def missed_line(status: Status, design: Design) -> str:
 def undecided_line(results: xr.Dataset, design: Design) -> str:
     """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
     names, remedies = [], []
-    judged = {name: results.sel(claim=name) for name in design.claims}
-    undecided = [name for name, each in judged.items() if each.verdict == "undecided" != each.expected_verdict]
+    undecided = (results.verdict == "undecided") & (results.expected_verdict != "undecided")
+    known = results.claim[undecided & np.isfinite(results.verdict_estimate)].values.tolist()
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
-        known = [name for name in undecided if np.isfinite(judged[name].verdict_estimate)]
-        claims = [name for name in known if design.claims[name].grid == grid]
         inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
         at_ceiling = (inside.n_replicates + inside.n_failed).values >= precision.max_replicates
         remedy = ""
         if precision.stop == "precision" and (~at_ceiling & (inside.precision_reached.values == 1.0)).any():
-            remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both"'
+            remedy = f'cells of {grid} stopped at the precision asked for; state grids.{grid}.precision.stop = "both"'
         elif at_ceiling.any():
-            remedy = f"max_replicates = {precision.max_replicates:,}; raise it"
-        if claims and remedy:
-            names += claims
-            remedies.append(f"cells of {grid} stopped at {remedy}")
+            remedy = f"cells of {grid} stopped at max_replicates = {precision.max_replicates:,}; raise it"
+        # Of a mean over settings the spread between them is the error, whatever is simulated of each.
+        for holds, said in (("everywhere", remedy), ("on_average", f"too few settings; raise grids.{grid}.cells")):
+            of_grid = (name for name in known if design.claims[name].grid == grid)
+            if said and (claims := [name for name in of_grid if design.claims[name].holds == holds]):
+                names += claims
+                remedies.append(said)
     return f"undecided, not as expected: {', '.join(names)}: {'; '.join(remedies)} to go on" if names else ""
 
 

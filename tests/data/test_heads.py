@@ -44,8 +44,7 @@ def test_angles__are_those_constructed(degrees):
 
 @pytest.mark.parametrize("radians", [1e-4, 1e-9, 1e-13])
 def test_angles__keep_their_digits_when_tiny(radians):
-    pair = naive.turned([radians, math.pi / 3], ROTATION)
-    bases = orthonormal_bases(pair)
+    bases = orthonormal_bases(naive.turned([radians, math.pi / 3], ROTATION))
     np.testing.assert_allclose(principal_angles(bases)[0, 1], [radians, math.pi / 3], rtol=1e-9, atol=2e-15)
     # Negative control: the arc cosine alone loses them.
     cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)

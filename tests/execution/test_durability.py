@@ -286,8 +286,7 @@ def test_code_of_the_c_library_that_runs__is_of_the_engine():
     found = []
     for switched_off in ("-FMA,-AVX2", "-ERMS", ""):  # as another processor; the second for copies alone
         environment = os.environ | {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={switched_off}"}
-        ran = python("-c", PROBE, env=environment)
-        found.append(ran.stdout.split())
+        found.append(python("-c", PROBE, env=environment).stdout.split())
     engines_of = {values: engine for engine, _, values in found}
     assert len({engine for engine, *_ in found}) == len({probe for _, probe, _ in found}) == len(engines_of)
     assert [engines_of[values] for _, _, values in found] == [engine for engine, *_ in found]

@@ -208,8 +208,7 @@ def test_damage__anywhere_is_seen():
     entry = seal(KEY, CONTENT)
     assert unseal(KEY, entry) == CONTENT
     for place in range(len(entry)):
-        flipped = bytes(byte ^ (number == place) for number, byte in enumerate(entry))
-        assert unseal(KEY, flipped) is None
+        assert unseal(KEY, bytes(byte ^ (number == place) for number, byte in enumerate(entry))) is None
         assert unseal(KEY, entry[:place]) is None
     assert unseal(KEY, entry + b"\0") is None
     # Key and content cannot trade bytes.

@@ -38,8 +38,7 @@ def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
 def sample() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     mixing = rng.normal(size=(3, 3))
-    errors = rng.exponential(size=(320, 2, 3)) @ mixing - 0.3
-    return errors, np.array([0.5, -1.0])
+    return rng.exponential(size=(320, 2, 3)) @ mixing - 0.3, np.array([0.5, -1.0])
 
 
 @pytest.mark.parametrize("weights", [(1 / 3, 1 / 3, 1 / 3), (1.0, 1.0, 1.0), (0.7, -0.2, 0.1)])

@@ -168,14 +168,14 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     ("verdict", 512, True, "max_replicates = 512; raise it to go on"),
 ])  # fmt: skip
 def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, told):
-    """Of four claims the first alone: the others have a verdict, are open as expected, or have no estimate."""
+    """Of five claims the first and last: others have a verdict, are open as expected, or have no estimate."""
     precision = Precision(stop=stop, min_replicates=64, max_replicates=512)
     planned = [SimpleNamespace(grid="g", cell=minimal_cell(), precision=precision)]
-    claims = {name: SimpleNamespace(grid="g", measure="mse", index=None) for name in "abcd"}
+    claims = {name: SimpleNamespace(grid="g", holds="on_average" if name == "e" else "everywhere") for name in "abcde"}
     along = {
-        "verdict": ["undecided", "supported", *["undecided"] * 2],
-        "expected_verdict": ["supported"] * 2 + ["undecided", "supported"],
-        "verdict_estimate": [1.0, 1.0, 1.0, np.nan],
+        "verdict": ["undecided", "supported", *["undecided"] * 3],
+        "expected_verdict": ["supported"] * 2 + ["undecided", *["supported"] * 2],
+        "verdict_estimate": [1.0, 1.0, 1.0, np.nan, 1.0],
     }
     results = xr.Dataset(
         {name: ("claim", column) for name, column in along.items()}
@@ -183,7 +183,9 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, 
         coords={"claim": list(claims), "grid": ("cell", ["g"])},
     )
     found = undecided_line(results, SimpleNamespace(cells=planned, claims=claims))
-    assert found == (told and f"undecided, not as expected: a: cells of g stopped at {told}")
+    mean = "too few settings; raise grids.g.cells to go on"  # of which replicates are no remedy
+    both = f"a, e: cells of g stopped at {told.removesuffix(' to go on')}; {mean}" if told else f"e: {mean}"
+    assert found == f"undecided, not as expected: {both}"
 
 
 def test_precision_that_is_missed__is_told(tmp_path):

@@ -100,8 +100,7 @@ def test_only_invalid_queries_are_blank_the_reason_names_them_and_effective_size
     assert np.isfinite(prediction.target).all() and all(each in prediction.reason for each in told)
     cell = make_cell(n_keys=100, logits="dot_product", bandwidth=1.0)
     prediction = leading_order(cell, heads, heads, np.array([[2.0, 0.0], [0.1, 0.1]]))
-    told = "1 of 2 queries", "condensed", "> ½ ln n = 2.3"
-    assert all(each in prediction.reason for each in told)
+    assert all(each in prediction.reason for each in ("1 of 2 queries", "condensed", "> ½ ln n = 2.3"))
     assert np.isnan(prediction.covariance[0]).all() and np.isfinite(prediction.covariance[1]).all()
     for target in ("linear", "quadratic"):
         prediction, variance_error, _ = against_exact(target, "dot_product", 1.0, 1.3, 400)

@@ -212,8 +212,7 @@ def told_of(accounts, exact=None, leading=None, errors=None):
 
 
 def study(claims: dict, values: list[float]):
-    design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=(), grids={"g": Grid()})
-    return design, cells(values)
+    return SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=(), grids={"g": Grid()}), cells(values)
 
 
 def test_judge__stores_every_comparison_beside_the_verdicts():

@@ -67,8 +67,7 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     vague, chosen = allocation(2.0, lambda n: 4.0)
     assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "undecided"
     estimates.n_blocks[:] = 63
-    few = list(optima(right, of(estimates, chosen)))
-    assert all(each.reason.startswith("63 blocks") for each in few)
+    assert all(each.reason.startswith("63 blocks") for each in optima(right, of(estimates, chosen)))
 
 
 def one_profile(values: list[float], **entries) -> Comparison:
@@ -297,8 +296,7 @@ def test_levels_of_another_factor__are_judged_apart_and_cells_without_a_value_le
     stated = {"kind": "optimum_slope", "x": "x", "along": "z", "value": 0.0, "margin": 0.1}
     profile = np.repeat(SURE, 2)
     profile[1] = np.nan
-    of = profiles_in([profile, np.repeat(SURE, 2)], n_others=2)
-    found = list(optimum_slopes(claim(**stated), of))
+    found = list(optimum_slopes(claim(**stated), profiles_in([profile, np.repeat(SURE, 2)], n_others=2)))
     assert [each.statistic.rpartition(" at ")[2] for each in found] == ["h = 0", "h = 1"]
     assert [each.estimate for each in found] == pytest.approx([0.0, 0.0], abs=1e-12)
     assert not any(each.reason for each in found) and len(found[1].cells) == 9
