@@ -73,21 +73,22 @@ def estimates(
     for each, functions in planned:
         levels = {name: each.cell.coordinates[name] for name in (METHOD, *loaded.factors[each.grid])}
         levels = ({"grid": each.grid} if len(loaded.factors) > 1 else {}) | levels
+        if taken := {*levels} & {"dataset", "estimand", "failure", *RESULTS} - {"truth"}:
+            raise UserError(f"{min(taken)}: a factor, and a column of estimates; give the factor another name")
         for first in range(0, replicates, _PIECE):
             rows = results_of(each.cell, first, min(_PIECE, replicates - first))
             whole = [functions.parameters | results for results, _ in rows]
             known = [{name: as_array(row[name]) for name in RESULTS if name in row} for row in whole]
             names = [name for name in RESULTS if any(name in row for row in known)]
-            n_estimands = max((value.size for row in known for value in row.values()), default=1)
-            if wrong := {name for row in known for name, value in row.items() if value.size not in (1, n_estimands)}:
+            size = max((value.size for row in known for value in row.values()), default=1)
+            if wrong := {name for row in known for name, value in row.items() if value.size not in (1, size)}:
                 longest = f"the longest of {', '.join(names)}"
                 raise UserError(f"{min(wrong)}: another length than {longest}; give one for each estimand")
-            columns: dict[str, Any] = {"dataset": np.repeat(np.arange(first, first + len(rows)), n_estimands)}
+            columns: dict[str, Any] = {"dataset": np.repeat(np.arange(first, first + len(rows)), size)}
             for name in names:
-                values = [np.broadcast_to(np.ravel(row.get(name, np.nan)), n_estimands) for row in known]
-                columns[name] = np.ravel(values)
-            columns["failure"] = np.repeat([why for _, why in rows], n_estimands)
-            columns["estimand"] = np.tile(np.arange(n_estimands), len(rows))
+                columns[name] = np.ravel([np.broadcast_to(np.ravel(row.get(name, np.nan)), size) for row in known])
+            columns["failure"] = np.repeat([why for _, why in rows], size)
+            columns["estimand"] = np.tile(np.arange(size), len(rows))
             parts.append(pd.DataFrame(columns).assign(**levels))
     table = pd.concat(parts, ignore_index=True)
     factors = [name for name in table if name not in ("dataset", METHOD, "estimand", *RESULTS, "failure")]
@@ -178,10 +179,9 @@ def performance(
     given = table.assign(failure=1.0).set_index(index).to_xarray()
     there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
     freedom = given[df] if isinstance(df, str) else np.inf if df in (None, np.inf) else positive("df", df)
-    critical = stats.t.ppf((1 + level) / 2, freedom)
     defined = there & np.isfinite(arrays["estimate"])
     if "se" in arrays:
-        half = critical * arrays["se"]
+        half = stats.t.ppf((1 + level) / 2, freedom) * arrays["se"]
         ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
         arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).where(half.notnull())} | arrays
         stated = np.isfinite(arrays["se"])

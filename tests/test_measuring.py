@@ -187,6 +187,16 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
     assert measures.bias.sel(estimand=1, estimator="picky").item() == pytest.approx(own.mean() - 2.0)
 
 
+def numbered(draw, dataset):
+    return {"self": draw.normals(dataset)}
+
+
+def test_factor_that_is_a_column_of_estimates__is_refused(tmp_path):
+    first = {"first": lambda self: {"estimate": self[:, 0]}}
+    found = simstudy.simulate("own", numbered, first, ["estimate"], factors={"dataset": [5]}, output=tmp_path)
+    refuses("dataset: a factor, and a column of estimates; give the factor another name", simstudy.estimates, found)
+
+
 def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path):
     factors = FACTORS | {"path": [0.0, 1.0]}
     how = {"shared": [], "apart": ["path"]}.items()
