@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import naive
 import numpy as np
@@ -27,9 +28,10 @@ N_BATCHES, SIZE, NAMES = 3000, 16, ()
 WEIGHTS = np.full(2, 0.5)
 
 
-def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
+def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int, own: Any = 0.0) -> Moments:
     errors = errors[: len(errors) // n_blocks * n_blocks]
     statistics = np.zeros((len(errors), N_STATISTICS))
+    statistics[:, -len(STATISTICS) :] = own
     blank = empty(n_blocks, target, errors.shape[2], N_STATISTICS)
     return update(blank, range(n_blocks), 0, Members(errors + target[:, None], None, NO_INDICES, {}), statistics)
 
@@ -96,15 +98,6 @@ def test_mcse_of_own_numbers__does_not_depend_on_their_level(level):
     assert found.mcse["coverage"] * 64.0 == pytest.approx(np.std(numbers - level, ddof=1), rel=1e-12 + 1e-16 * level)
 
 
-@pytest.mark.parametrize("n_heads", [1, 4])
-def test_heads_that_are_one__count_as_one_and_a_single_one_has_no_pairs(n_heads):
-    errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(n_heads, axis=2)
-    result = performance(blocks_of(errors, np.zeros(2), 16), np.full(n_heads, 1 / n_heads), STATISTICS).estimate
-    assert result["effective_heads"] == pytest.approx(1.0, abs=1e-12)
-    assert result["correlation"] == pytest.approx(1.0 if n_heads > 1 else np.nan, abs=1e-12, nan_ok=True)
-    assert np.isnan(result["mean_covariance"]) == (n_heads == 1)
-
-
 def test_quadratic_part_of_a_squared_bias__is_that_of_the_covariance_of_mean_errors(sample):
     """√(2 Σ S_qq'²)/Q over queries and √2·S_qq at each, S the covariance of the mean errors of blocks."""
     errors, target = sample
@@ -153,11 +146,7 @@ def test_gaps__are_zero_for_covariance_and_ambiguity_and_not_for_other_correlati
     errors, target = sample
     means = errors + target[:, None]
     direct = (errors.mean(axis=2) ** 2).mean(axis=1)
-    statistics = np.zeros((len(errors), N_STATISTICS))
-    statistics[:, -len(STATISTICS)] = direct
-    statistics[:, -len(STATISTICS) + 1] = 0.25
-    blank = empty(len(errors), target, 3, N_STATISTICS)
-    moments = update(blank, range(len(errors)), 0, Members(means, None, NO_INDICES, {}), statistics)
+    moments = blocks_of(errors, target, len(errors), np.stack([direct, np.full(len(errors), 0.25)], axis=1))
     found = performance(moments, np.array([0.5, 0.3, 0.2]), STATISTICS).estimate
     assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
     assert found["ambiguity_gap"] == pytest.approx(0.0, abs=1e-12)
@@ -170,7 +159,13 @@ def test_gaps__are_zero_for_covariance_and_ambiguity_and_not_for_other_correlati
     assert abs(found["correlation_gap"]) > 0.01 and abs(by_hand) > 0.05
 
 
-def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike():
+def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike_and_those_that_are_one_count_as_one():
+    for n_heads in (1, 4):
+        errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(n_heads, axis=2)
+        result = performance(blocks_of(errors, np.zeros(2), 16), np.full(n_heads, 1 / n_heads), STATISTICS).estimate
+        assert result["effective_heads"] == pytest.approx(1.0, abs=1e-12)
+        assert result["correlation"] == pytest.approx(1.0 if n_heads > 1 else np.nan, abs=1e-12, nan_ok=True)
+        assert np.isnan(result["mean_covariance"]) == (n_heads == 1)
     rng = np.random.default_rng(5)
     errors = rng.normal(size=(40_000, 1, 3)) + rng.normal(size=(40_000, 1, 1))
     moments = blocks_of(errors, np.zeros(1), 80)
@@ -200,7 +195,7 @@ def index(found, name):
     return found.estimate["hdi"][INDICES.index(name)], found.mcse["hdi"][INDICES.index(name)]
 
 
-def test_disagreement_of_positions__is_the_error_under_noise_alone():
+def test_disagreement_of_positions__is_the_error_under_noise_alone_and_blank_where_moments_do_not_tell_it():
     found, cell, together = measured(), minimal_cell(**NOISE), []
     for keys, x in itertools.product(SharedData(cell, 0, 16).keys(cell.data.n_keys), query_points(cell)):
         weights = [naive.weights(keys.T, x, w, w, cell.bandwidth, "distance") for w in key_projections(cell)]
@@ -213,16 +208,11 @@ def test_disagreement_of_positions__is_the_error_under_noise_alone():
     signal = measured(regression="linear")
     assert index(signal, "disagreement_positions")[0] == pytest.approx(value, rel=1e-9)
     assert signal.estimate["mse"] > 1.5 * found.estimate["mse"]
+    for settings in ({"noise_treatment": "drawn"}, {"noise_sd": 0.0}, {"noise": {"kind": "heteroscedastic"}}):
+        assert np.isnan(index(measured(**settings), "disagreement_positions")[0]), settings
 
 
-@pytest.mark.parametrize("settings", [
-    {"noise_treatment": "drawn"}, {"noise_sd": 0.0}, {"noise": {"kind": "heteroscedastic"}},
-], ids=str)  # fmt: skip
-def test_disagreement_of_positions__is_blank_where_moments_do_not_tell_it(settings):
-    assert np.isnan(index(measured(**settings), "disagreement_positions")[0])
-
-
-def test_disagreement_of_outputs__is_the_cosine_over_redraws_and_queries(sample):
+def test_disagreement_of_outputs_and_predictability__are_cosines_and_regressions_on_the_other_heads(sample):
     errors, target = sample
     found = performance(blocks_of(errors, target, len(errors)), np.full(3, 1 / 3), STATISTICS)
     outputs = errors + target[:, None]
@@ -234,6 +224,17 @@ def test_disagreement_of_outputs__is_the_cosine_over_redraws_and_queries(sample)
     assert value == pytest.approx(-np.mean(cosines), abs=0.2 * error)
     # The control: errors in the place of outputs are another thing by far.
     assert abs(value + np.mean([np.corrcoef(errors[:, q].T) for q in range(2)])) > 5 * error
+    single = performance(blocks_of(errors[:, :1], target[:1], len(errors)), np.ones(3), STATISTICS)
+    values = errors[:, 0] - errors[:, 0].mean(axis=0)
+    explained = []
+    for h in range(3):
+        others = np.delete(values, h, axis=1)
+        rest = values[:, h] - others @ np.linalg.lstsq(others, values[:, h], rcond=None)[0]
+        explained.append(1 - (rest @ rest) / (values[:, h] @ values[:, h]))
+    value, error = (getattr(single, part)["linear_predictability"] for part in ("estimate", "mcse"))
+    assert value == pytest.approx(np.mean(explained), abs=0.2 * error) and 0 < error < 0.1
+    correlation = np.corrcoef(values.T)[np.triu_indices(3, 1)]
+    assert abs(np.mean(explained) - (correlation**2).mean()) > 3 * error  # of three heads it is no mean of pairs
 
 
 def test_disagreement_of_values__is_that_of_the_maps_of_heads():
@@ -246,21 +247,6 @@ def test_disagreement_of_values__is_that_of_the_maps_of_heads():
     assert value > -0.9
     # Values and positions enter the error as a product of the two, pair by pair.
     assert found.estimate["mse"] != pytest.approx(-(0.7**2) * index(found, "disagreement_positions")[0], rel=0.01)
-
-
-def test_linear_predictability__is_that_of_regressions_on_the_other_heads(sample):
-    errors, target = sample
-    single = performance(blocks_of(errors[:, :1], target[:1], len(errors)), np.ones(3), STATISTICS)
-    values = errors[:, 0] - errors[:, 0].mean(axis=0)
-    explained = []
-    for h in range(3):
-        others = np.delete(values, h, axis=1)
-        rest = values[:, h] - others @ np.linalg.lstsq(others, values[:, h], rcond=None)[0]
-        explained.append(1 - (rest @ rest) / (values[:, h] @ values[:, h]))
-    value, error = (getattr(single, part)["linear_predictability"] for part in ("estimate", "mcse"))
-    assert value == pytest.approx(np.mean(explained), abs=0.2 * error) and 0 < error < 0.1
-    correlation = np.corrcoef(values.T)[np.triu_indices(3, 1)]
-    assert abs(np.mean(explained) - (correlation**2).mean()) > 3 * error  # of three heads it is no mean of pairs
 
 
 def some_batches(n: int, seed: int = 0, n_queries: int = 1) -> list[Moments]:

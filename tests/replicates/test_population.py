@@ -4,7 +4,19 @@ from functools import partial
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, batches_of, edited, estimated, left_open, loaded, minimal_cell, mistakes, run
+from builders import (
+    DESIGN,
+    arrays_of,
+    batches_of,
+    edited,
+    estimated,
+    left_open,
+    loaded,
+    minimal_cell,
+    mistakes,
+    run,
+    varied,
+)
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
@@ -29,9 +41,8 @@ GAUSSIAN = {"kind": "gaussian", "count": 5}
 random_cell = partial(minimal_cell, arrangement="haar", queries=GAUSSIAN, population=["queries", "heads"])
 N_DRAWS = 6
 CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]
-QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 4 }\n'
-RANDOM = DESIGN + QUERIES
-POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
+RANDOM = {"queries": {"kind": "gaussian", "count": 4}}
+POPULATION = RANDOM | {"population": ("queries",)}
 
 
 def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
@@ -46,9 +57,7 @@ def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
     np.testing.assert_array_equal(query_points(random_cell(population=[]).in_batch(2)), points[0])
     replayed = replay(cell, 2 * 32 + 5)
     np.testing.assert_equal([replayed.query_points.values, replayed.key_projections.values], [points[2], heads[2]])
-
-
-def test_cells_that_draw_nothing__have_no_population_in_their_names():
+    # Cells that draw nothing have no population in their names.
     assert minimal_cell(population=["queries"]).identity("e") == minimal_cell().identity("e")
     assert len({random_cell(population=names).identity("e") for names in ([], ["queries"], ["heads"])}) == 3
 
@@ -92,13 +101,9 @@ def test_failed_replicates_and_empty_batches__are_left_out_and_counted():
     assert (found.contribution["mse"] != 0.0).tolist() == usable != usable[::-1]
     assert found.estimate["failure_rate"] == sum(len(b.failed) for b in batches) / (12 * 32)
     assert measured(cell, kept[:1]) is None is not measured(cell, kept[:2])
-
-
-def test_one_block_with_an_estimate__has_no_error_and_no_measure():
-    cell = minimal_cell()
-    (batch,) = simulate_batch([cell], 0)
+    (batch,) = simulate_batch([minimal_cell()], 0)  # one block with an estimate has no error
     counts = [batch.n_defined * (np.arange(len(batch.n_defined)) < kept) for kept in (1, 2)]
-    assert [measured(cell, [batch._replace(n_defined=count)]) is None for count in counts] == [True, False]
+    assert [measured(minimal_cell(), [batch._replace(n_defined=n)]) is None for n in counts] == [True, False]
 
 
 def test_pilot__finds_the_variances_between_and_within_draws_that_no_batch_has():
@@ -151,14 +156,11 @@ def test_draws__are_those_that_reach_the_errors_wanted_soonest(monkeypatch, want
     assert allocation.quickest(left_open(cell, relative_mcse=wanted), False) == chosen and len(asked) == piloted
 
 
-def test_pilot__sees_what_theory_leaves_of_the_variance_between_query_points():
+def test_pilot__sees_what_theory_leaves_of_the_variance_and_a_draw_costs_its_heads_and_its_control():
     cell = random_cell(regression={"kind": "ridge"}, population=["queries"], arrangement="orthogonal")
     raw, left = (allocation.variances(cell, control=control) for control in (None, QueryControl()))
     np.testing.assert_allclose(raw[1], left[1], rtol=0.1)
     assert left[0, 0] < 0.2 * raw[0, 0]
-
-
-def test_cost_of_a_draw__counts_its_heads_and_its_control():
     wide = {"n_heads": 8, "n_features": 64, "regression": {"kind": "ridge"}}
     more = {"population": ["queries"]}, {}, {"control": "expansion"}
     fixed, drawn, controlled = (allocation.operations(random_cell(**wide | each))[0] for each in more)
@@ -166,15 +168,14 @@ def test_cost_of_a_draw__counts_its_heads_and_its_control():
 
 
 @pytest.mark.parametrize("claim, wanted, control", [
-    (CLAIM, "mse = 0.05", "none"),
-    ("", "mse = 0.05", "none"),
-    (CLAIM, "ensemble_variance = 1e-4", "none"),
-    ("", "ensemble_variance = 1e-4", "expansion"),
+    (CLAIM, {"mse": 0.05}, "none"),
+    ("", {"mse": 0.05}, "none"),
+    (CLAIM, {"ensemble_variance": 1e-4}, "none"),
+    ("", {"ensemble_variance": 1e-4}, "expansion"),
 ])  # fmt: skip
 def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, claim, wanted, control):
-    text = edited(edited(DESIGN, CLAIM, claim), "mse = 0.05", wanted).replace("[0.5, 1.0]", "[2.0, 3.0]")
-    text = edited(text, "seed = 7", 'seed = 7\npopulation = ["queries"]') + QUERIES
-    given, free = (loaded(tmp_path, each, "quick") for each in (text, edited(text, "batch_size = 32", "")))
+    text = varied(edited(DESIGN, CLAIM, claim), relative_mcse=wanted, bandwidth=[2.0, 3.0], **POPULATION)
+    given, free = (loaded(tmp_path, each) for each in (text, varied(text, batch_size=None)))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     chosen = {(each.cell.simulation.batch_size, each.cell.simulation.control) for each in allocation.sized(free).cells}
     ((size, _),) = chosen
@@ -187,24 +188,20 @@ def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, c
     np.testing.assert_array_equal(results.mse, again.mse)
 
 
-@pytest.mark.parametrize("old, new, control", [
-    ("mse = 0.05", "mse = 0.05", "none"),
-    ("mse = 0.05 }\nmin_replicates = 64\nmax_replicates = 512", "mse = 1e-5 }\nmax_replicates = 9999999", "expansion"),
-    ("relative_mcse = { mse = 0.05 }", "", "expansion"),
-    ("seed = 7", 'seed = 7\ncontrol = "expansion"', "expansion"),
-    ("[precision]", '[precision]\nstop = "both"', "expansion"),
-    ("[figures.mse]", f"{CLAIM}[figures.mse]", "expansion"),
+@pytest.mark.parametrize("settings, control", [
+    ({}, "none"), ({"mse": 1e-5, "min_replicates": None, "max_replicates": 9999999}, "expansion"),
+    ({"relative_mcse": None}, "expansion"), ({"control": "expansion"}, "expansion"), ({"stop": "both"}, "expansion"),
+    (CLAIM, "expansion"),
 ])  # fmt: skip
-def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wanted(tmp_path, old, new, control):
-    design = loaded(tmp_path, edited(edited(DESIGN, CLAIM, ""), old, new), "quick")
-    assert {each.cell.simulation.control for each in allocation.sized(design).cells} == {control}
+def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wanted(tmp_path, settings, control):
+    text = DESIGN if settings is CLAIM else varied(edited(DESIGN, CLAIM, ""), **settings)
+    assert {each.cell.simulation.control for each in allocation.sized(loaded(tmp_path, text)).cells} == {control}
 
 
 def test_draws__are_told_where_they_are_fixed_and_have_no_measures_by_query_where_new(tmp_path):
-    design = loaded(tmp_path, RANDOM, "quick")
+    design = loaded(tmp_path, varied(**RANDOM))
     assert draws_of(design.claims["mse-falls"], design.cells) == "for these 4 query points"
-    by_query = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
-    assert "new in each batch" in mistakes(tmp_path, by_query)
+    assert "new in each batch" in mistakes(tmp_path, varied(**POPULATION) + "[grids.angles]\nby_query = true\n")
 
 
 H, V, K, C = 3, 4, 2, 5
@@ -305,12 +302,6 @@ def wanting(**entries) -> Precision:
     return Precision.model_validate({"min_replicates": 100, "max_replicates": 10_000} | entries)
 
 
-def test_first_target__covers_the_floor():
-    assert [first_target(wanting(min_replicates=n), 32) for n in (1, 128, 129, 1000)] == [4, 4, 5, 32]
-    assert first_target(wanting(min_replicates=32, max_replicates=64), 32) == 2
-    assert first_target(wanting(), 32, population=True) == 64  # draws of a population, of which fewer allow no verdict
-
-
 VERDICT = {"stop": "verdict", "relative_mcse": {"mse": 0.05}}
 
 
@@ -331,7 +322,10 @@ def test_shortfall__is_the_worst_ratio(found, asked, worst):
     assert worst != 4.0 or short[1:3] == ("mse", 0.1)
 
 
-def test_batches_needed__grow_as_the_square_of_the_ratio_and_by_a_tenth_more():
+def test_batches_needed__cover_the_floor_and_grow_as_the_square_of_the_ratio_and_by_a_tenth_more():
+    assert [first_target(wanting(min_replicates=n), 32) for n in (1, 128, 129, 1000)] == [4, 4, 5, 32]
+    assert first_target(wanting(min_replicates=32, max_replicates=64), 32) == 2
+    assert first_target(wanting(), 32, population=True) == 64  # draws of a population, of which fewer allow no verdict
     precision = wanting(relative_mcse={"mse": 0.05})
     found = {mcse: needed(10, reached(mcse=mcse), precision, 16) for mcse in (0.05, 0.0501, 0.1, 0.5)}
     assert found == {0.05: 10, 0.0501: 12, 0.1: 44, 0.5: 625}
