@@ -1,18 +1,16 @@
 """Control by expansion: expectations against sums over keys, and what it does to a run: no bias, less error."""
 
 import itertools
-import tomllib
 from functools import partial
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, batches_of, estimated, minimal_cell
+from builders import arrays_of, batches_of, estimated, loaded, minimal_cell, varied
 from theory_oracle import gaussian_grid, kernel_values, regression_values
 
 from simstudy.attention import expansion
 from simstudy.attention.expansion import expectations
 from simstudy.attention.members import pairs_of
-from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Rows
 from simstudy.kernels.left_out import integrate
 from simstudy.replicates import moments
@@ -237,18 +235,16 @@ def test_control_of_rows__averages_to_0_over_all_data_sets():
 
 
 @pytest.mark.parametrize("treatments, stated, expanded", [
-    (["integrated"], {"population": ["queries"]}, [False] * 6),
-    (["integrated"], {"population": ["queries"], **CONTROL}, [True] * 6),
+    (["integrated"], {"population": ("queries",)}, [False] * 6),
+    (["integrated"], {"population": ("queries",), **CONTROL}, [True] * 6),
     (["integrated"], {}, [True] * 6),
     (["integrated"], {"control": "none"}, [False] * 6),
     (["integrated", "drawn"], {}, [False] * 12),
-    (["integrated", "drawn"], CONTROL, [True, False] * 6),
+    (["integrated", "drawn"], CONTROL, [True] * 6 + [False] * 6),
 ])  # fmt: skip
-def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, stated, expanded):
-    tables = tomllib.loads(DESIGN) | {"queries": {"queries": {"kind": "gaussian", "count": 2}}}
-    tables["grids"]["angles"]["factors"]["noise_treatment"] = treatments
-    tables["simulation"] |= stated
-    assert [planned.cell.controlled for planned in load_design(tables).cells] == expanded
+def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, stated, expanded, tmp_path):
+    text = varied(queries={"kind": "gaussian", "count": 2}, noise_treatment=treatments, **stated)
+    assert [planned.cell.controlled for planned in loaded(tmp_path, text).cells] == expanded
 
 
 @pytest.mark.parametrize("settings, why", [

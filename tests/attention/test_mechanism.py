@@ -8,7 +8,7 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
-from builders import DESIGN, RIDGE, arrays_of, edited, estimated, loaded, minimal_cell, mistakes, solved
+from builders import RIDGE, arrays_of, estimated, loaded, minimal_cell, mistakes, solved, varied
 
 from simstudy.attention import mechanism, members_of
 from simstudy.attention import reference as reference_module
@@ -28,7 +28,9 @@ def test_entmax__is_the_bisection(power, scale):
     np.testing.assert_allclose(entmax(z, power), [naive.entmax(row, power) for row in z], atol=1e-12)
 
 
-def test_entmax__of_one_key_and_of_equal_logits():
+def test_entmax_and_attention__of_one_key_equal_logits_and_large_numbers():
+    queries, keys = np.full((1, 1, 1, 1), 1e3), np.array([[[[-1e3, 1e3]]]])
+    assert reference_module.attention(queries, keys, np.array([[5.0, 7.0]]), 1.0).item() == 7.0
     assert entmax(np.array([7.0]), 3) == 1.0
     np.testing.assert_allclose(entmax(np.zeros(8), 2), 1 / 8)
     assert np.isnan(entmax(np.array([1.0, np.nan]), 2)).all()
@@ -36,7 +38,7 @@ def test_entmax__of_one_key_and_of_equal_logits():
 
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [0.3, 0.6, -0.2, 0.9]]}
-DOT = {"logits": "dot_product"}
+DOT, SIX_QUERIES = {"logits": "dot_product"}, {"kind": "gaussian", "count": 6}
 MECHANISMS = {
     "epanechnikov": {"normaliser": {"kind": "compact", "power": 1, "window": 2.5}},
     "power of ten": {"normaliser": {"kind": "compact", "power": 10, "window": 5.0}},
@@ -132,15 +134,11 @@ ONE_OF_TWO = "change one of the two"
      "combination", ""),
 ])  # fmt: skip
 def test_what_cannot_be_together__is_named(settings, setting, said):
-    stated = cell_of(**{"queries": {"kind": "gaussian", "count": 6}} | settings)
-    found = [text for name, text in impossibilities(stated) if name == setting]
+    found = [text for name, text in impossibilities(cell_of(**{"queries": SIX_QUERIES} | settings)) if name == setting]
     assert found and said in found[0] and (not said.startswith("needs") or found[0].endswith(ONE_OF_TWO))
-
-
-def test_what_can_be_together__is_not_refused():
     possible = {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries"]}
-    for settings in ({}, possible, MASKED, BANDS, VECTORS, SPARSE):
-        assert not impossibilities(cell_of(**{"queries": {"kind": "gaussian", "count": 6}} | settings))
+    for other in ({}, possible, MASKED, BANDS, VECTORS, SPARSE):  # the control: what can be together
+        assert not impossibilities(cell_of(**{"queries": SIX_QUERIES} | other))
 
 
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.6}
@@ -181,7 +179,6 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
         np.testing.assert_allclose(seen.T @ seen, directions.T @ sigma @ directions, atol=1e-12)
 
 
-SIX_QUERIES = {"kind": "gaussian", "count": 6}
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 ALONE, LAYER, TORCH = ({"reference": f"{of}attention"} for of in ("", "multi_head_", "torch_multi_head_"))
 WEIGHTED, SINGLE = {"combination": [0.5, -0.2, 0.9]}, {"dtype": "float32"}
@@ -204,22 +201,12 @@ def test_ensemble__is_attention_with_dot_products_or_normalised_keys_and_otherwi
     assert least <= estimated(cell).estimate["discrepancy"] < most
 
 
-def test_attention__does_not_overflow():
-    queries, keys = np.full((1, 1, 1, 1), 1e3), np.array([[[[-1e3, 1e3]]]])
-    assert reference_module.attention(queries, keys, np.array([[5.0, 7.0]]), 1.0).item() == 7.0
-
-
-@pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
-def test_direct_mse__closes_the_decomposition(noise_treatment):
-    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, noise_treatment=noise_treatment)
-    found = estimated(cell).estimate
-    variance, covariance, n_heads = found["mean_variance"], found["mean_covariance"], cell.heads.n_heads
-    closed = found["squared_bias"] + variance / n_heads + (1 - 1 / n_heads) * covariance
-    assert found["direct_mse"] == pytest.approx(closed, rel=1e-12)
-    assert found["direct_mse"] != pytest.approx(closed - covariance, rel=1e-3)
-
-
-def test_query_correlation__by_hand():
+def test_direct_mse__closes_the_decomposition_and_query_correlation_is_that_by_hand():
+    for noise_treatment in ("integrated", "drawn"):
+        found = estimated(minimal_cell(regression=RIDGE, queries=SIX_QUERIES, noise_treatment=noise_treatment)).estimate
+        closed = found["squared_bias"] + (found["mean_variance"] + found["mean_covariance"]) / 2
+        assert found["direct_mse"] == pytest.approx(closed, rel=1e-12)
+        assert found["direct_mse"] != pytest.approx(closed - found["mean_covariance"], rel=1e-3)
     settings = {"noise_treatment": "drawn", "batch_size": 16, "n_heads": 3}
     cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, **settings)
     means = members_of(cell, SharedData(cell, 0, 16)).means
@@ -247,17 +234,13 @@ def masked_cell(mask, **settings):
     return cell.model_copy(update={"file_mask": contents})
 
 
-@pytest.mark.parametrize("mask", MASKS)
-def test_mask__lets_each_query_see_the_keys_that_it_says(mask):
-    np.testing.assert_array_equal(masked_cell(mask).visible, VISIBLE[mask])
-    assert masked_cell(mask).identity("") != masked_cell("none").identity("")
-
-
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
 @pytest.mark.parametrize("mechanism", UNDER_MASKS)
 @pytest.mark.parametrize("mask", MASKS)
-def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanism, noise_treatment):
+def test_masked_query__sees_the_keys_that_the_mask_says_and_has_their_estimates(mask, mechanism, noise_treatment):
     cell = masked_cell(mask, noise_treatment=noise_treatment, **UNDER_MASKS[mechanism])
+    np.testing.assert_array_equal(cell.visible, VISIBLE[mask])
+    assert masked_cell(mask).identity("") != masked_cell("none").identity("")
     found = members_of(cell, SharedData(cell, 3, 2))
     for r in range(2):
         means, gram = solved(cell, UNDER_MASKS[mechanism], 3 + r)
@@ -266,13 +249,10 @@ def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanis
             np.testing.assert_allclose(found.gram[r], gram, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "reference", ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs_torch)]
-)
+@pytest.mark.parametrize("reference", [ALONE, LAYER, pytest.param(TORCH, marks=needs_torch)])
 @pytest.mark.parametrize("mask", MASKS)
 def test_masked_heads__are_masked_attention(mask, reference):
-    settings = {"reference": reference, "logits": "dot_product", "bandwidth": "attention"}
-    assert estimated(masked_cell(mask, **settings)).estimate["discrepancy"] < 1e-13
+    assert estimated(masked_cell(mask, **reference, **DOT, bandwidth="attention")).estimate["discrepancy"] < 1e-13
 
 
 @pytest.mark.parametrize("method", [exact_moments, leading_order])
@@ -289,12 +269,10 @@ def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
 
 
 def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
-    text = edited(DESIGN, "[grids.angles.factors]", '[grids.angles.settings]\nmask = { kind = "file", path = "a.npy" }'
-                  "\n[grids.angles.factors]")  # fmt: skip
     seen, cells = np.arange(40)[None] % 3 == 0, []
     for name, array in (("a", seen), ("b", seen), ("c", ~seen)):
         np.save(tmp_path / f"{name}.npy", array)
-        cells.append(loaded(tmp_path, text.replace("a.npy", f"{name}.npy")).cells[0].cell)
+        cells.append(loaded(tmp_path, varied(mask={"kind": "file", "path": f"{name}.npy"})).cells[0].cell)
     cell, other, changed = cells
     np.testing.assert_array_equal(cell.visible, seen)
     assert other.identity("") == cell.identity("") != changed.identity("")
@@ -302,4 +280,4 @@ def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_conten
     wrong = {"holds shape": seen[:, :-1], "booleans, not int64": seen.astype(int), "sees no key": seen & False}
     for message, array in wrong.items():
         np.save(tmp_path / "a.npy", array)
-        assert message in mistakes(tmp_path, text)
+        assert message in mistakes(tmp_path, varied(mask={"kind": "file", "path": "a.npy"}))

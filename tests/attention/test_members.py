@@ -57,7 +57,7 @@ def test_gradient__is_that_of_the_leave_one_out_error(learned):
         assert gradient[place] == pytest.approx(slope, rel=1e-5)
 
 
-def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with():
+def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with_err_less_and_stay_orthonormal():
     shape = {"n_heads": 2, "head_dim": 1, "arrangement": "haar", "n_features": 3, "n_keys": 20, "queries": QUERIES}
     cell = minimal_cell(learner={"kind": "trained", "steps": 2, "learned": "values"}, **shape, **DRAWN)
     shared = SharedData(cell, 0, 1)
@@ -68,9 +68,6 @@ def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with():
         weights = np.exp(-(((x - point) @ w)[:, :, 0] ** 2) / (2 * cell.bandwidth**2))
         told = [2 * weights[h] @ values[h] / weights[h].sum() for h in range(2)]
         np.testing.assert_allclose(members(cell, count=1).means[0, q], told, rtol=1e-5)
-
-
-def test_training__lowers_the_error_and_keeps_columns_orthonormal():
     cell = minimal_cell(
         learner={"kind": "trained", "steps": 40}, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=60,
         regression={"kind": "ridge", "amplitude": 3.0}, noise_sd=0.1, bandwidth=0.4, **DRAWN,
@@ -156,22 +153,15 @@ def test_fixed_weights__by_hand(combination, expected):
     np.testing.assert_allclose(given, [expected, expected], rtol=1e-15)
 
 
-def test_fit__finds_the_weights_that_made_the_outcomes():
+def test_fitted_weights__are_those_that_made_the_outcomes_and_tend_to_the_optimal_ones_as_validation_grows():
     outputs = np.random.default_rng(2).normal(size=(50, 3))
     truth = np.array([0.6, 0.4, 0.0])
     for within in ("affine", "simplex", "unconstrained"):
         np.testing.assert_allclose(fit_weights(within, outputs, outputs @ truth), truth, atol=1e-7)
-
-
-def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
-    plain, optimal = minimal_cell(), minimal_cell(combination={"kind": "optimal"})
-    fitted = minimal_cell(combination={"kind": "fitted", "n_validation": 50}, noise_treatment="drawn")
-    drawn = minimal_cell(noise_treatment="drawn")
-    assert plain.identity("e") == optimal.identity("e")
-    assert fitted.identity("e") != drawn.identity("e")
-
-
-def test_fitted_weights__tend_to_the_optimal_ones_as_validation_grows():
+    # Combinations share stored batches unless they enter a replicate.
+    assert minimal_cell().identity("e") == minimal_cell(combination={"kind": "optimal"}).identity("e")
+    fitted = minimal_cell(combination={"kind": "fitted", "n_validation": 50}, **DRAWN)
+    assert fitted.identity("e") != minimal_cell(**DRAWN).identity("e")
     ways = [*({"kind": "fitted", "n_validation": n} for n in (6, 2000)), {"kind": "optimal"}]
     base = {"regression": RIDGE, "queries": {"kind": "gaussian", "count": 5}, "n_heads": 3, **DRAWN}
     few, many, best = (estimated(minimal_cell(combination=way | {"within": "affine"}, **base), 4) for way in ways)

@@ -6,7 +6,6 @@ simulator when it is imported.  Sizes are tiny because the simulator runs some t
 
 import json
 import os
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from builders import DESIGN, RIDGE, edited, minimal_cell, run, write_design
+from builders import RIDGE, UNCLAIMED, minimal_cell, run, varied, write_design
 from kernel_problems import assert_solved, problem
 
 from simstudy.attention.members import NO_INDICES, Members
@@ -55,7 +54,7 @@ def assert_agree(given):
     """Both devices within rounding of the naive solution, so within twice that of each other; products of the GPU."""
     assert_solved(given)
     with computing_on("cuda"):
-        return assert_solved(given)
+        return assert_solved(given)[1]
 
 
 @pytest.mark.parametrize("shape, logits, precision", [
@@ -202,10 +201,8 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monke
     if cuda_simulated():
         monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulator.py")))
         dask.config.refresh()
-    text = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])
-    text = edited(edited(text, "n_keys = 40", "n_keys = 5"), "batch_size = 32", "batch_size = 16")
-    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [0]")
-    path, seen = write_design(tmp_path, f"{text}[profiles.quick]\n"), []
+    few = dict.fromkeys(("min_replicates", "max_replicates", "batch_size"), 16)
+    path, seen = write_design(tmp_path, varied(UNCLAIMED, n_keys=5, angle=[0], bandwidth=[0.8], **few)), []
     for executor in ("cuda", "cuda", "serial"):
         (tmp_path / "tiny" / "quick" / "provenance.json").unlink(missing_ok=True)  # or results that stand would be read
         run(path, output=tmp_path, executor=executor)

@@ -1,51 +1,64 @@
 """Random inputs of the Nadaraya–Watson kernels, their naive solution, and the error that rounding explains."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simstudy.kernels import nw_moments
+from simstudy.kernels import compact_moments, nw_moments
+
+WINDOWED = {"float32": 2e-5, "float64": 2e-13}
+"""Errors of compact kernels."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Arguments of `nw_moments`: keys (R, H, p, n), values and variances (R, n), queries (Q, H, p) or (R, Q, H, p)."""
+    """Arguments of a kernel: keys (R, H, p, n), values and variances (R, n), queries (Q, H, p) or (R, Q, H, p)."""
 
     keys: np.ndarray
     values: np.ndarray
     variances: np.ndarray
     queries: np.ndarray
-    bandwidth: float
-    logits: str
+    bandwidth: float = 1.0
+    logits: str = "distance"
+    window: tuple[float, int] | None = None
+    """Radius and power of a compact kernel."""
 
     def moments(self):
-        return nw_moments(self.keys, self.values, self.variances, self.queries, self.bandwidth, self.logits, True)
+        return self._by(self.variances)
 
     def estimates(self):
-        return nw_moments(self.keys, self.values, None, self.queries, self.bandwidth, self.logits)[0]
+        return self._by(None)[0]
+
+    def _by(self, variances):
+        arrays = self.keys, self.values, variances, self.queries
+        if self.window:
+            return compact_moments(*arrays, *self.window)
+        return nw_moments(*arrays, self.bandwidth, self.logits, variances is not None)
 
     def part(self, rows):
         queries = self.queries[rows] if self.queries.ndim == 4 else self.queries
-        return Problem(self.keys[rows], self.values[rows], self.variances[rows], queries, self.bandwidth, self.logits)
+        keys, values, variances = self.keys[rows], self.values[rows], self.variances[rows]
+        return replace(self, keys=keys, values=values, variances=variances, queries=queries)
 
 
-def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread=1.0, seed=0, own_queries=False):
+def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread=1.0, own_queries=False, window=None):
     """Standard normal keys and values; queries of standard deviation ``spread``; shape (R, Q, H, p, n)."""
     n_replicates, n_queries, n_heads, p, n = shape
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     replicates = (n_replicates,) if own_queries else ()
     keys, values = rng.standard_normal((n_replicates, n_heads, p, n)), rng.standard_normal((n_replicates, n))
     variances = rng.uniform(0.1, 2.0, (n_replicates, n))
     queries = spread * rng.standard_normal((*replicates, n_queries, n_heads, p))
-    return Problem(*(each.astype(precision) for each in (keys, values, variances, queries)), bandwidth, logits)
+    return Problem(*(each.astype(precision) for each in (keys, values, variances, queries)), bandwidth, logits, window)
 
 
-def naive_moments(given, radius=None, power=None):
+def naive_moments(given):
     """Mean (R, Q, H), noise Gram (R, Q, H, H) and logarithms of sums of kernels (R, Q, H), formula by formula.
 
     On whole arrays, as loops over scalars would take minutes, and in the widest precision of the machine.  Kernels are
-    (1 - |k - q|²/radius²)_+^power where these are given.
+    (1 - |k - q|²/radius²)_+^power where there is a window.
     """
+    radius, power = given.window or (None, None)
     arrays = given.keys, given.values, given.variances, given.queries
     keys, values, variances, queries = (array.astype(np.longdouble) for array in arrays)
     # Replicate, query, head, dimension, key.
@@ -83,14 +96,12 @@ def rounding(given):
 
 
 def assert_solved(given):
-    """Compare with the naive solution, and return the Gram matrices."""
-    mean, gram, logs = naive_moments(given)
-    found_mean, found_gram, found_logs = given.moments()
-    tolerance = rounding(given)
-    scale = np.abs(given.values).max()
-    np.testing.assert_allclose(found_mean, mean, rtol=0, atol=tolerance * scale)
-    np.testing.assert_allclose(given.estimates(), mean, rtol=0, atol=tolerance * scale)
-    np.testing.assert_allclose(found_logs, logs, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(found_gram, gram, rtol=0, atol=2 * tolerance * given.variances.max())
-    np.testing.assert_array_equal(found_gram, found_gram.swapaxes(-1, -2))
-    return found_gram
+    """Compare with the naive solution, and return means and Gram matrices."""
+    expected, found = naive_moments(given), given.moments()
+    bounds = rounding(given) * np.array([np.abs(given.values).max(), 2 * given.variances.max(), 1.0])
+    bounds = [WINDOWED[given.keys.dtype.name]] * 2 if given.window else bounds
+    np.testing.assert_allclose(given.estimates(), expected[0], rtol=0, atol=bounds[0])
+    for one, other, bound in zip(found, expected, bounds, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=bound)
+    np.testing.assert_array_equal(found[1], found[1].swapaxes(-1, -2))
+    return found[:2]
