@@ -3,7 +3,7 @@
 import importlib
 import os
 import pkgutil
-from functools import partial
+from unittest.mock import Mock
 
 import numba
 import numpy as np
@@ -20,8 +20,6 @@ from simstudy.kernels.jit import kernel
 from simstudy.kernels.sealed import SealedFolder, seal, unseal
 
 KEY, CONTENT = b"a kernel", b"its code"
-OPEN = [partial(lambda mode, path, _: path.chmod(mode), mode) for mode in (0o620, 0o602)]
-ENTERED = [partial(lambda mode, path, _: path.chmod(mode), mode) for mode in (0o750, 0o705, 0o720, 0o777)]
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +52,18 @@ def test_cache__can_be_switched_off(place, monkeypatch, tmp_path, setting):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cache__is_in_the_cache_folder_of_the_user(monkeypatch, tmp_path):
+def test_cache__is_in_the_cache_folder_of_the_user_under_a_digest_of_sources_and_versions(monkeypatch, tmp_path):
     monkeypatch.delenv("SIMSTUDY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert compiled.folder().path == tmp_path / "xdg" / "simstudy" / "compiled" / digest()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert compiled.folder().path == tmp_path / ".cache" / "simstudy" / "compiled" / digest()
+    before = digest()
+    assert compiled.folder().path == tmp_path / ".cache" / "simstudy" / "compiled" / before
+    monkeypatch.setitem(compiled._SOURCES, "simstudy.kernels.vectors", b"# edited")
+    edited = digest()
+    monkeypatch.setattr(np, "__version__", "0.1")
+    assert len({before, edited, digest()}) == 3
 
 
 def key(dispatcher, *arguments):
@@ -81,34 +84,22 @@ def test_closures__are_in_its_key():
     assert key(compact.moments_by(3)) in keys
 
 
-def test_kernel_that_closes_over_what_cannot_be_stated__is_not_kept(place):
+def test_kernel_that_closes_over_what_cannot_be_stated_or_of_another_module__is_not_kept(place):
     table = np.array([1.0, 2.0])
 
     def first(x):
         return table[0] + x
 
-    first.__module__ = tiles.__name__
-    with pytest.raises(Unstated):
-        key(kernel(first))
-    assert kernel(first)(1.0) == 2.0 and entries(place) == []
-
-
-def test_kernel_of_another_module__is_not_kept(place):
     def double(x):
         return 2.0 * x
 
-    assert kernel(double)(1.0) == 2.0 and entries(place) == []
+    first.__module__ = tiles.__name__
+    with pytest.raises(Unstated):
+        key(kernel(first))
+    assert kernel(first)(1.0) == kernel(double)(1.0) == 2.0 and entries(place) == []
     # Negative control: in a module whose source is in the digest it is.
     double.__module__ = tiles.__name__
     assert kernel(double)(1.0) == 2.0 and len(entries(place)) == 1
-
-
-def test_digest__follows_sources_and_versions(monkeypatch):
-    before = digest()
-    monkeypatch.setitem(compiled._SOURCES, "simstudy.kernels.vectors", b"# edited")
-    edited = digest()
-    monkeypatch.setattr(np, "__version__", "0.1")
-    assert len({before, edited, digest()}) == 3
 
 
 def modules():
@@ -117,7 +108,8 @@ def modules():
     return [importlib.import_module(name) for name in names if not name.endswith(("__main__", "cuda", "cuda_heads"))]
 
 
-def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
+def test_sources__are_those_of_all_kernels_import_no_other_of_ours_and_every_key_can_be_stated(graph):
+    """Keys do not follow what a kernel reaches, nor what operations on vectors do when they generate code."""
     kernels = {id(value): value for module in modules() for value in vars(module).values()
                if isinstance(value, Dispatcher)}  # fmt: skip
     kernels |= {id(filler): filler for filler in addresses._FILLERS.values()}
@@ -125,10 +117,6 @@ def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
     for found in kernels.values():
         assert found.__module__ in compiled._SOURCES
         assert key(found)
-
-
-def test_sources_of_kernels__import_no_other_of_ours(graph):
-    """Keys do not follow what a kernel reaches, nor what operations on vectors do when they generate code."""
     sources = {name.removesuffix(".__init__") for name in compiled._SOURCES}
     for name in sources:
         assert graph.find_modules_directly_imported_by(name) <= sources, name
@@ -198,13 +186,10 @@ def entry_of(folder):
     return entry
 
 
-def test_entries__are_private_read_only_and_found_by_their_key_alone(folder):
+def test_entries__are_private_read_only_found_by_their_key_alone_and_damage_anywhere_is_seen(folder):
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert entry_of(folder).stat().st_mode & 0o777 == 0o400
     assert folder.read(b"another kernel") is None
-
-
-def test_damage__anywhere_is_seen():
     entry = seal(KEY, CONTENT)
     assert unseal(KEY, entry) == CONTENT
     for place in range(len(entry)):
@@ -214,6 +199,10 @@ def test_damage__anywhere_is_seen():
     # Key and content cannot trade bytes.
     assert unseal(b"kern", seal(b"kernel", b"code")) is None
     assert unseal(b"kernel", seal(b"kern", b"elcode")) is None
+
+
+def with_mode(mode):
+    return lambda path, _: path.chmod(mode)
 
 
 def linked(path, place):
@@ -228,7 +217,7 @@ def damaged(entry, _):
     entry.chmod(0o400)
 
 
-@pytest.mark.parametrize("spoil", [damaged, linked, *OPEN])
+@pytest.mark.parametrize("spoil", [damaged, linked, *map(with_mode, (0o620, 0o602))])
 def test_entry_that_is_not_certainly_whole_and_ones_own__is_refused_and_can_be_written_again(folder, tmp_path, spoil):
     spoil(entry_of(folder), tmp_path)
     assert folder.read(KEY) is None
@@ -237,7 +226,7 @@ def test_entry_that_is_not_certainly_whole_and_ones_own__is_refused_and_can_be_w
         assert folder.read(KEY) == content and len(list(folder.path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("spoil", [linked, *ENTERED])
+@pytest.mark.parametrize("spoil", [linked, *map(with_mode, (0o750, 0o705, 0o720, 0o777))])
 def test_folder_that_others_may_enter_or_that_is_a_link__is_not_used(folder, tmp_path, spoil):
     spoil(folder.path, tmp_path)
     folder.write(b"another", b"other code")
@@ -264,18 +253,12 @@ def test_folder_and_entry_of_another_user__are_refused(folder, monkeypatch):
     assert folder.read(KEY) == CONTENT
 
 
-def test_place_that_cannot_be_written__is_done_without(tmp_path):
+def test_place_that_cannot_be_written__is_done_without_and_a_failed_write_leaves_nothing(folder, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    folder = SealedFolder(tmp_path / "file" / "0123")
-    folder.write(KEY, CONTENT)
-    assert folder.read(KEY) is None
-
-
-def test_failed_write__leaves_nothing_behind(folder, monkeypatch):
-    def full(_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(sealed.os, "fsync", full)
+    nowhere = SealedFolder(tmp_path / "file" / "0123")
+    nowhere.write(KEY, CONTENT)
+    assert nowhere.read(KEY) is None
+    monkeypatch.setattr(sealed.os, "fsync", Mock(side_effect=OSError("no space left")))
     folder.write(b"another", b"other code")
     assert folder.read(b"another") is None and len(list(folder.path.iterdir())) == 1
 

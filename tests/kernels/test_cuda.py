@@ -9,7 +9,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from builders import write_design
+from builders import rare, write_design
 from commands import ROOT, python
 
 from simstudy.kernels import devices
@@ -24,18 +24,15 @@ def run(*arguments, **environment):
     return python(*arguments, cwd=ROOT, env=settings | environment, timeout=None)
 
 
-def run_checks(chosen="not rare", **environment):
-    return run("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, CHECKS, **environment)
-
-
-def assert_all_passed(result):
+def require_checks(chosen, **environment):
+    result = run("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, CHECKS, **environment)
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.search(r"^\d+ passed(, \d+ deselected)? in", result.stdout, re.MULTILINE), result.stdout
 
 
-@pytest.mark.parametrize("chosen", ["not rare", pytest.param("rare", marks=pytest.mark.rare)])
+@pytest.mark.parametrize("chosen", ["not rare", rare("rare")])
 def test_kernels__agree_with_the_cpu_on_the_simulator(chosen):
-    assert_all_passed(run_checks(chosen, **SIMULATED))
+    require_checks(chosen, **SIMULATED)
 
 
 @pytest.mark.rare
@@ -51,7 +48,7 @@ def test_kernels__run_on_the_device_and_agree_with_the_cpu():
     if problem:
         assert os.environ.get("SIMSTUDY_REQUIRE_CUDA") != "1", problem
         pytest.skip(problem)
-    assert_all_passed(run_checks("rare or not rare"))
+    require_checks("rare or not rare")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
@@ -69,16 +66,12 @@ def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_
     ("no driver", "executor = 'cuda': no driver"), ("", "workers = 2: more than the GPUs that can be used (1)"),
 ])  # fmt: skip
 def test_executor__without_a_gpu_or_with_more_workers_is_refused(problem, said, tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(devices, "cuda_compiler", lambda: SimpleNamespace(gpus=["the only one"]))
+    for left, name in (("", "0"), ("3,5", "3")):  # GPUs in view are those that the environment leaves
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", left)
+        assert devices.visible_gpus() == [name]
     monkeypatch.setattr(devices, "cuda_problem", lambda: problem)
-    monkeypatch.setattr(devices, "visible_gpus", lambda: ["0"])
     given = ("run", write_design(tmp_path), "--output", tmp_path / "out", "--executor", "cuda", "--workers", 2)
     result = in_process(*given)
     assert result.returncode == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_visible_gpus__are_those_that_the_environment_leaves(monkeypatch):
-    monkeypatch.setattr(devices, "cuda_compiler", lambda: SimpleNamespace(gpus=["the only one"]))
-    for left, name in (("", "0"), ("3,5", "3")):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", left)
-        assert devices.visible_gpus() == [name]

@@ -95,7 +95,7 @@ def test_sinks_and_differences__are_in_the_weights_that_give_the_output():
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of the name of what is stored
-def test_padding__is_known_of_the_last_tokens_where_those_before_are_stored():
+def test_padding__is_known_of_the_last_tokens_where_others_are_stored_and_of_decoders_not_that_of_the_encoder():
     model = tiny("llama")
     ids, mask = torch.randint(3, 90, (2, 12)), torch.ones(2, 12, dtype=torch.long)
     mask[0, :3], mask[1, 9] = 0, 0
@@ -103,9 +103,6 @@ def test_padding__is_known_of_the_last_tokens_where_those_before_are_stored():
         stored = model(input_ids=ids[:, :8], attention_mask=mask[:, :8]).past_key_values
     calls, _, _ = captured(model, {"input_ids": ids[:, 8:], "attention_mask": mask, "past_key_values": stored})
     assert len(calls) == 2 and all(torch.equal(call.valid, mask[:, 8:] == 1) for call in calls)
-
-
-def test_padding_of_decoders__is_not_that_of_the_encoder():
     model = tiny("bart")
     by_name = {call.name: call for call in captured(model, inputs_of(model))[0]}
     assert all(by_name[f"decoder.layers.0.{kind}_attn"].valid is None for kind in ("encoder", "self"))

@@ -125,15 +125,12 @@ def test_theory__is_of_shared_keys_of_even_texts_and_queries_of_odd_ones_without
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
-def test_theory_of_fewer_keys_than_heads__is_told_whatever_their_rounding():
+def test_theory__of_fewer_keys_than_heads_is_told_and_windows_of_one_text_count_as_one_without_it():
     layer, rng, seen = Layer(np.random.default_rng(0)), np.random.default_rng(1), np.ones((4, 3, 3), bool)
     q, k = rng.standard_normal((2, 4, 12, 3, 8), np.float32)
     call = SimpleNamespace(query=q, key=k, scale=0.35)
     layer.add((*2 * [np.ones((4, 12, 12))], np.ones((4, 12, 3))), call, seen[:, 0], "", seen)
-    assert np.isfinite(layer.theory()[0]).all()
-
-
-def test_windows_of_one_text__count_as_one_text_of_which_theory_knows_nothing():
+    assert np.isfinite(layer.theory()[0]).all()  # whatever their rounding
     layer, grams, shares = Layer(RNG), RNG.random((8, 2, 2)), RNG.random((8, 2, 5))
     layer.add((grams, grams**2, shares), None, None, "")
     layer.gather(4, "windows")
