@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, mistakes, refuses, run, write_design
+from builders import loaded, mistakes, refuses, run, varied, write_design
 
 from simstudy import Study, check
 from simstudy.data.heads import key_projections
@@ -16,14 +16,13 @@ from simstudy.design.document import Design, Grid
 from simstudy.design.load import MAX_BYTES, find_design, known_designs, load_design
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.records import DesignError
-from simstudy.errors import UserError
 
 HEADS = np.random.default_rng(0).normal(size=(2, 6, 2))
 
 
 def of_heads(path: str) -> str:
-    text = edited(DESIGN, 'arrangement = "rotated"', f'arrangement = "file"\nfile = "{path}"')
-    return edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
+    text = varied(arrangement="file", file=path, angle=None, n_keys=[10, 20])
+    return text.replace('x = "angle"', 'x = "n_keys"')
 
 
 @pytest.mark.parametrize("content, expected", [
@@ -79,9 +78,9 @@ def test_irregular_files__are_refused_without_waiting(make, tmp_path):
 
 
 def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):
+    (tmp_path / "designs").mkdir()
     for name in ("own", "principal-angles"):
-        (tmp_path / "designs" / name).mkdir(parents=True)
-        (tmp_path / "designs" / name / "design.toml").write_text(DESIGN)
+        write_design(tmp_path / "designs" / name)
     refuses(r"absent: neither a file nor the name of a design; known: alloc", find_design, "absent")
     monkeypatch.chdir(tmp_path)
     assert find_design("own") == Path("designs/own/design.toml")
@@ -92,19 +91,16 @@ def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypat
 
 
 def test_results_of_another_design_of_the_name__are_not_written_over(tmp_path):
-    text = DESIGN.replace("[0, 45, 90]", "[0, 45]").replace("[0.5, 1.0]", "[0.5]")
-    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
-    first.write_text(text)
-    second.write_text(edited(text, "n_keys = 40", "n_keys = 41"))
-    run(first, output=tmp_path / "out", executor="serial")
+    text, how = varied(angle=[0, 45], bandwidth=[0.5]), {"output": tmp_path / "out", "executor": "serial"}
+    first, second = write_design(tmp_path / "first", text), write_design(tmp_path / "second", varied(text, n_keys=41))
+    run(first, **how)
     results = tmp_path / "out" / "tiny" / "quick" / "results.nc"
     before = results.read_bytes()
-    with pytest.raises(UserError, match=r"holds the results of .*first.toml, whose study has the same name; give one"):
-        run(second, output=tmp_path / "out", executor="serial")
+    refuses("holds the results of .*first/design.toml, whose study has the same name; give one", run, second, **how)
     assert results.read_bytes() == before
     # Renamed in the file, or moved, the first is no other design any more.
     first.rename(tmp_path / "moved.toml")
-    run(second, output=tmp_path / "out", executor="serial")
+    run(second, **how)
     assert results.read_bytes() != before
 
 
@@ -151,13 +147,10 @@ def test_what_is_no_design__is_refused_in_one_line(design, expected):
     refuses(expected, check, design)
 
 
-def test_methods__have_the_signature_of_their_records():
+def test_methods__have_the_signature_of_their_records_and_a_range_is_the_list_that_python_makes_of_it():
     for table, record in TABLES.items():
         method = getattr(Study, table)
         assert list(inspect.signature(method).parameters) == ["self", *record.model_fields]
         assert all(name in inspect.getdoc(method) for name in record.model_fields)
-
-
-def test_range__is_the_list_that_python_makes_of_it():
     given = {"a": {"range": [0, 3]}, "b": {"range": [3, 0, -2]}, "c": {"range": [5, 12, 3]}}
     assert Grid(factors=given).factors == {"a": [0, 1, 2], "b": [3, 1], "c": [5, 8, 11]}

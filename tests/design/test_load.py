@@ -3,7 +3,7 @@
 import cProfile
 
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes, varied, write_design
 
 from simstudy.design import cells
 from simstudy.design.cells import impossibilities
@@ -133,13 +133,13 @@ PAIRED = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = '
     ('kind = "monotone"\ndirection = "decreasing"\nx = "logits"', "mse-falls.x = 'logits': is not a number"),
     ('kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1\nx = "angle"', "mse-falls.x = 'angle': is 0 in"),
     ('kind = "slope"\nvalue = 1\nmargin = 0.1\nx = "angle"', ""),
-    (PAIRED + "{ n_keys = 40 }", "may name factors of the grid only: angle, bandwidth"),
+    (PAIRED + "{ n_keys = 40 }", "may name factors of the grid only: logits, angle, bandwidth"),
     (PAIRED + "{ bandwidth = 0.5 }", "compares every selected cell with itself"),
     (PAIRED + "{ bandwidth = 1.0 }", ""),
 ])  # fmt: skip
 def test_claim__fits_the_levels_of_its_grid(tmp_path, stated, expected):
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\nlogits = ["distance", "dot_product"]')
-    text = edited(edited(text, 'x = "angle"\ndirection = "decreasing"\n', ""), 'kind = "monotone"', stated)
+    text = edited(varied(logits=["distance", "dot_product"]), 'x = "angle"\ndirection = "decreasing"\n', "")
+    text = edited(text, 'kind = "monotone"', stated)
     assert expected in mistakes(tmp_path, text) if expected else loaded(tmp_path, text)
 
 
@@ -153,38 +153,29 @@ def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):
 
 
 def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [1.0, "attention"]\nhead_dim = [1, 2]')
-    text = edited(text, 'measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = "attention" }')
-    cells = loaded(tmp_path, text).cells  # at head_dim = 1 both bandwidths are 1
+    text = varied(bandwidth=[1.0, "attention"], head_dim=[1, 2])
+    where = edited(text, 'measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = "attention" }')
+    cells = loaded(tmp_path, where).cells  # at head_dim = 1 both bandwidths are 1
     levels = [level(planned.cell.coordinates, "bandwidth") for planned in cells]
-    assert levels == [1.0, 1.0, "attention", "attention"] * 3
+    assert levels == [1.0, "attention"] * 6
     chosen = [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells]
-    assert chosen == [True, True, False, False] * 3
-    assert [planned.cell.bandwidth for planned in cells[:4]] == [1.0, 1.0, 1.0, 2**0.25]
-    whole = text.replace('where = { bandwidth = "attention" }', "")
-    assert "two or more different values" in mistakes(tmp_path, edited(whole, 'x = "angle"\nd', 'x = "bandwidth"\nd'))
+    assert chosen == [True, False] * 6
+    assert [planned.cell.bandwidth for planned in (*cells[:2], *cells[6:8])] == [1.0, 1.0, 1.0, 2**0.25]
+    assert "two or more different values" in mistakes(tmp_path, edited(text, 'x = "angle"\nd', 'x = "bandwidth"\nd'))
 
 
-def of_many_cells(count: int) -> str:
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]")
-    return edited(text, "angle = [0, 45, 90]", f"angle = {[step / 200 for step in range(count)]}")
-
-
-def test_work_of_reading__grows_like_the_number_of_cells(tmp_path):
+def test_work_of_reading__grows_like_the_number_of_cells_and_too_many_are_refused(tmp_path, monkeypatch):
     """Counted in calls, not in seconds: comparing every two cells would take four times as many for twice the cells."""
-    calls = []
+    angles, calls = [step / 200 for step in range(400)], []
     for count in (200, 400):
-        path, profiler = write_design(tmp_path, of_many_cells(count)), cProfile.Profile()
+        path, profiler = write_design(tmp_path, varied(bandwidth=[0.5], angle=angles[:count])), cProfile.Profile()
         assert len(profiler.runcall(load_design, path).cells) == count
         calls.append(sum(entry.callcount for entry in profiler.getstats()))
     assert calls[1] < 2.2 * calls[0]
-
-
-def test_too_many_cells__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "MAX_CELLS", 200)
-    text = of_many_cells(150)
+    text = varied(bandwidth=[0.5], angle=angles[:150])
     assert len(loaded(tmp_path, text).cells) == 150
-    text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"
+    text += f"\n[grids.more.factors]\nangle = {angles[:150]}"
     assert "factors = 150: brings the design to 300 cells, more than 200; use fewer values" in mistakes(tmp_path, text)
 
 
@@ -208,11 +199,9 @@ def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
 
 
 def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_others_is_not(tmp_path):
-    text = edited(edited(DESIGN, 'measure = "mse"', 'measure = "regret"'), '"rotated"', '"orthogonal"')
-    text = edited(text, "[precision]", 'noise_treatment = "drawn"\n[precision]')
-    learners = 'learner = [{ kind = "nadaraya_watson" }, { kind = "ant_colony" }]'
-    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", f"{learners}\nn_heads = [2, 3]")
-    text = edited(text, 'hue = "bandwidth"', 'hue = "learner"').replace('x = "angle"', 'x = "n_heads"')
+    levels = {"learner": ["nadaraya_watson", "ant_colony"], "n_heads": [2, 3], "angle": None, "bandwidth": [0.5]}
+    others = {"measure": "regret", "arrangement": "orthogonal", "noise_treatment": "drawn", "hue": "learner"}
+    text = varied(**levels, **others).replace('x = "angle"', 'x = "n_heads"')
     assert "measure = 'regret': does not exist in 2 of 4 cells (heads); " in mistakes(tmp_path, text)
     ants = minimal_cell(learner={"kind": "ant_colony"}, noise_treatment="drawn").coordinates["learner"]
     where = f'measure = "regret"\nwhere = {{ learner = "{ants}" }}'
@@ -228,8 +217,8 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
 def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp_path, old, new, path):
     lacked, indexed, alone = (edited(DESIGN, old, new.format(name)) for name in ("discrepancy", "hdi", "correlation"))
     loaded(tmp_path, alone)
-    alone = edited(edited(alone, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
-    alone = edited(alone, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
+    alone = varied(alone, n_heads=1, arrangement="haar", angle=None, n_keys=[20, 30, 40])
+    alone = alone.replace('x = "angle"', 'x = "n_keys"')
     remedies = {lacked: "it needs a reference", indexed: "it is many numbers", alone: "it compares heads; use two"}
     for text, remedy in remedies.items():
         assert f"': does not exist in 6 of 6 cells (heads); {remedy}" in mistakes(tmp_path, text).partition(path)[2]
@@ -239,7 +228,7 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
 
 def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
     own = "[grids.angles.precision]\nrelative_mcse = { mse = 0.05 }\n[grids.angles.factors]"
-    text = edited(DESIGN, "relative_mcse = { mse = 0.05 }", "relative_mcse = { discrepancy = 0.05 }")
+    text = varied(relative_mcse={"discrepancy": 0.05})
     assert "precision.relative_mcse = 'discrepancy': does not exist in 6 of 6" in mistakes(tmp_path, text)
     loaded(tmp_path, edited(text, "[grids.angles.factors]", own))
 
