@@ -178,7 +178,7 @@ def rare(*values: Any) -> Any:
 
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "design.toml"
     path.write_text(text, encoding="utf-8")
     return path

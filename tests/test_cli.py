@@ -6,15 +6,14 @@ import operator
 import os
 import signal
 import subprocess
-import sys
 import time
 import tomllib
 
 import pytest
 import typer
 import xarray as xr
-from builders import DESIGN, edited, write_design
-from commands import SECONDS, python, simstudy
+from builders import DESIGN, UNCLAIMED, varied, write_design
+from commands import SECONDS, command, environment, python, simstudy
 from pages import lacking
 from stored import rows
 
@@ -37,19 +36,21 @@ IMPORTED = "import sys; from simstudy.__main__ import command; command(sys.argv[
 """Code that runs a command, and prints the modules that it has imported."""
 
 
-@pytest.mark.parametrize("arguments, needed", [(["--help"], set()), (["--version"], {"rich"})])
-def test_help__imports_nothing_that_is_slow(arguments, needed):
+def test_help_status_and_run__import_nothing_that_is_slow_in_vain(tmp_path, tiny, monkeypatch):
     slow = {"pydantic", "numpy", "scipy", "xarray", "numba", "dask", "distributed", "matplotlib", "rich"}
-    ended = python("-c", IMPORTED, *arguments)
-    assert ended.returncode == 0 and slow & set(ended.stdout.split()) == needed
-
-
-def test_status__imports_neither_compiler_nor_theory_nor_libraries_of_results(tmp_path, tiny):
+    for argument, needed in (("--help", set()), ("--version", {"rich"})):
+        ended = python("-c", IMPORTED, argument)
+        assert ended.returncode == 0 and slow & set(ended.stdout.split()) == needed
     path, output = write_design(tmp_path), tiny.copied(tmp_path / "out")
     (output / "tiny" / "quick" / "results.nc").unlink()  # as of a run that was killed before
     shown = python("-c", IMPORTED, "status", path, "--output", output).stdout
     slow = {"dask", "xarray", "pandas", "netCDF4", "matplotlib", "simstudy.theory", "numba", "scipy.special"}
     assert "6 of 6 cells finished" in shown and not slow & set(shown.split())
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as Jupyter does
+    loaded = {*python("-c", IMPORTED, "run", path, "--output", tmp_path / "new").stdout.split()}
+    assert {"numba", "xarray", "matplotlib"} < loaded
+    # What takes a tenth of a short run.
+    assert not {"scipy.stats", "scipy.optimize", "scipy.ndimage", "dask.array", "joblib", "distributed"} & loaded
 
 
 def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
@@ -62,13 +63,6 @@ def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
     assert len(result.stdout.splitlines() + result.stderr.splitlines()) <= 5 + 1
     told = simstudy("run", path, "--output", tmp_path / "out", "--claims")
     assert "mse-falls" in told.stdout and "mse-falls" not in result.stdout
-
-
-def test_run__imports_nothing_that_takes_a_tenth_of_a_short_run_in_vain(tmp_path, monkeypatch):
-    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as Jupyter does
-    loaded = python("-c", IMPORTED, "run", write_design(tmp_path), "--output", tmp_path / "out").stdout.split()
-    assert {"numba", "xarray", "matplotlib"} < set(loaded)
-    assert not {"scipy.stats", "scipy.optimize", "scipy.ndimage", "dask.array", "joblib", "distributed"} & set(loaded)
 
 
 def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
@@ -94,30 +88,32 @@ def test_plan_and_replay__in_turn(in_process, tmp_path):
     with xr.open_dataset(output / "tiny" / "quick" / "replays" / "cell-2-replicate-17.nc") as stored:
         assert stored["keys"].shape == (6, 40) and stored.attrs["angle"] == "45.0"
     way = "Invalid value for '--jobs': Input should be greater than or equal to 1 (see simstudy submit --help)"
-    for (command, *options), told in (
+    for (asked, *options), told in (
         (("replay", "--cell", "99", "--replicate", "0"), ""), (("replay", "--cell", "0", "--replicate", "-1"), ""),
         (("replay", "--cell", "0", "--replicate", str(2**56)), ""), (("run", "--share", "9/4"), ""),
         (("submit", "--jobs", "0"), way),
     ):  # fmt: skip
-        result = in_process(command, path, *options, "--output", tmp_path / "new")
+        result = in_process(asked, path, *options, "--output", tmp_path / "new")
         assert result.returncode == 2 and result.stderr.startswith("error: ") and told in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "new").exists()
 
 
-def test_run_in_use__is_told_by_status(in_process, tmp_path):
+def test_run_in_use_and_bad_designs__are_told_and_nothing_is_written(in_process, tmp_path):
     with Store(tmp_path / "tiny" / "quick").locked():
         shown = in_process("status", write_design(tmp_path), "--output", tmp_path)
         assert shown.returncode == 0 and f"process {os.getpid()} on" in shown.stdout
-
-
-def test_bad_design__is_one_message_exit_code_2_and_nothing_written(in_process, tmp_path):
-    path = write_design(tmp_path, edited(DESIGN, "n_keys = 40", "n_keys = -1"))
-    for command in ("run", "check", "status", "report"):
-        result = in_process(command, path, *([] if command == "check" else ["--output", tmp_path / "out"]))
+    path = write_design(tmp_path, varied(n_keys=-1))
+    for asked in ("run", "check", "status", "report"):
+        result = in_process(asked, path, *([] if asked == "check" else ["--output", tmp_path / "out"]))
         assert result.returncode == 2
         assert "Traceback" not in result.stderr and "data.n_keys = -1" in result.stderr
     assert not (tmp_path / "out").exists()
+    for name, text in zip("abcd", (varied(n_keys=-1), DESIGN.partition("[profiles")[0], DESIGN, "["), strict=True):
+        write_design(tmp_path / "all" / name, text)
+    result, nowhere = in_process("list", tmp_path / "all"), in_process("list", 300 * "a")
+    assert result.returncode == 0 and result.stderr == "" and "holds no study folders" in nowhere.stderr
+    assert result.stdout.count("A tiny study") == 2 and result.stdout.count("has mistakes") == 2
 
 
 def test_undefined_estimates__are_named_as_the_reason(in_process, tmp_path, monkeypatch):
@@ -132,7 +128,7 @@ def test_undefined_estimates__are_named_as_the_reason(in_process, tmp_path, monk
 
 
 def test_report__shows_no_verdicts_of_another_design(in_process, tiny, tmp_path):
-    path = write_design(tmp_path, edited(DESIGN, "To test.", "To test something else."))
+    path = write_design(tmp_path, varied(aim="To test something else."))
     result = in_process("report", path, "--output", tiny.copied(tmp_path / "out"))
     assert result.returncode == 2 and "run the study again" in result.stderr and "mse-falls" not in result.stdout
     assert not (tmp_path / "out" / "tiny" / "quick" / "report.html").exists()
@@ -140,21 +136,10 @@ def test_report__shows_no_verdicts_of_another_design(in_process, tiny, tmp_path)
     assert result.returncode == 0 and result.stdout.startswith("The error falls: undecided, as expected (")
 
 
-def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
-    texts = edited(DESIGN, "n_keys = 40", "n_keys = -1"), DESIGN.partition("[profiles")[0], DESIGN, "["
-    for name, text in zip("abcd", texts, strict=True):
-        write_design(tmp_path / name, text)
-    result, nowhere = in_process("list", tmp_path), in_process("list", 300 * "a")
-    assert result.returncode == 0 and result.stderr == "" and "holds no study folders" in nowhere.stderr
-    assert result.stdout.count("A tiny study") == 2 and result.stdout.count("has mistakes") == 2
-
-
 def test_interrupt__ends_cleanly_and_status_knows_that_nobody_runs_it(tmp_path):
-    text = edited(DESIGN, "n_keys = 40", "n_keys = 20000").replace("mse = 0.05", "mse = 0.0001")
-    text = edited(text, "max_replicates = 512", "max_replicates = 1_048_576")
-    path, output = write_design(tmp_path, text), tmp_path / "out"
-    command = [sys.executable, "-m", "simstudy", "run", path, "--output", output]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    path, output = write_design(tmp_path, varied(n_keys=20_000, mse=1e-4, max_replicates=1 << 20)), tmp_path / "out"
+    ran, pipe = command("run", path, "--output", output), subprocess.PIPE
+    process = subprocess.Popen(ran, stdout=pipe, stderr=pipe, text=True, env=environment())
     deadline = time.monotonic() + SECONDS
     while not rows(output) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -168,35 +153,28 @@ def test_interrupt__ends_cleanly_and_status_knows_that_nobody_runs_it(tmp_path):
 
 
 @pytest.fixture
-def command(in_process, monkeypatch, tmp_path):
+def here(in_process, monkeypatch, tmp_path):
     """A command in a folder of its own: exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: operator.attrgetter("returncode", "stdout", "stderr")(in_process(*arguments))
 
 
-def test_version_of_the_package_is_told_and_without_a_command_the_help_line_by_line(command):
-    assert command("--version") == (0, f"simstudy {package.__version__}\n", "")
-    assert package.__version__ == importlib.metadata.version("simstudy")
-    code, shown, errors = command()
-    assert (code, errors) == (2, "") and shown == command("--help")[1] and "\\n" not in shown
-
-
-def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp_path):
-    assert command("init", "my-question")[0] == 0
+def test_init__writes_a_design_that_checks_and_nothing_over_another(here, tmp_path):
+    assert here("init", "my-question")[0] == 0
     text = (tmp_path / "my-question" / "design.toml").read_text()
     assert tomllib.loads(text)["study"]["name"] == "my-question" and "my-study" not in text
     place = "my-question/design.toml"
     told = f"{place}: quick: 8 cells, 2 claims\n{place}: full: 8 cells, 2 claims\n"
-    assert command("check", "my-question")[:2] == (0, told)
+    assert here("check", "my-question")[:2] == (0, told)
     (tmp_path / place).write_text("mine")
-    code, _, errors = command("init", "my-question")
+    code, _, errors = here("init", "my-question")
     assert code == 2 and errors.startswith("error: my-question: cannot be written (File exists); give another")
     assert (tmp_path / place).read_text() == "mine"
-    assert command("init", "../elsewhere")[0] == 2
+    assert here("init", "../elsewhere")[0] == 2
     assert {path.name for path in tmp_path.iterdir()} == {"my-question"}
-    code, told, _ = command("init", "other", "--functions")
+    code, told, _ = here("init", "other", "--functions")
     said = [line.partition("simstudy ")[2].split() for line in told.splitlines() if "simstudy " in line]
-    assert code == 0 and [command(*each)[0] for each in said] == [0, 0]
+    assert code == 0 and [here(*each)[0] for each in said] == [0, 0]
 
 
 @pytest.mark.parametrize("name, told", [
@@ -206,15 +184,15 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
     ("disjoint", ("- none, disjoint: ",)), ("regresion", ('did you mean "regression"?',)),
     ("domain", ("known: study, ", ", heads_function, value_projections, none, disjoint, random, learner, ")),
 ])  # fmt: skip
-def test_describe__says_what_records_say(command, name, told):
-    code, shown, errors = command(*["describe", name][: 1 + bool(name)])
+def test_describe__says_what_records_say(here, name, told):
+    code, shown, errors = here(*["describe", name][: 1 + bool(name)])
     assert (code, bool(shown)) == ((2, False) if errors else (0, True)) and all(each in shown + errors for each in told)
 
 
-def test_json__has_the_keys_of_the_documentation(command, tmp_path):
+def test_json__has_the_keys_of_the_documentation(here, tmp_path):
     path = write_design(tmp_path / "tiny")
-    assert command("plan", path)[0] == 0
-    found = json.loads(command("status", path, "--json")[1])
+    assert here("plan", path)[0] == 0
+    found = json.loads(here("status", path, "--json")[1])
     cell = found["cells"][2]
     assert cell["levels"] == {"angle": 45.0, "bandwidth": 0.5} and cell["replicates"] == 128
     assert found["process"] is None and found["seconds_left"] is None
@@ -223,7 +201,10 @@ def test_json__has_the_keys_of_the_documentation(command, tmp_path):
         assert not lacking("simstudy/docs/clusters.md", *told, below="## Answers for other programs")
 
 
-def test_study_without_claims__shows_its_measures(command, tmp_path):
-    text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
-    code, shown, _ = command("run", write_design(tmp_path, text), "--executor", "serial", "--claims")
+def test_study_without_claims__shows_its_measures_and_no_command_the_help_line_by_line(here, tmp_path):
+    code, shown, _ = here("run", write_design(tmp_path, UNCLAIMED), "--executor", "serial", "--claims")
     assert code in (0, 3) and shown.startswith("mean squared error [Y²]: 0.") and "Verdicts" not in shown
+    code, shown, errors = here()
+    assert (code, errors) == (2, "") and shown == here("--help")[1] and "\\n" not in shown
+    assert here("--version") == (0, f"simstudy {package.__version__}\n", "")
+    assert package.__version__ == importlib.metadata.version("simstudy")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grimp
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import varied, write_design
 from commands import ROOT
 
 from simstudy import run
@@ -106,7 +106,7 @@ def test_flow_to_the_first_batch__is_as_short_as_contributors_read(tmp_path):
 
     for name in ("verdicts.assemble", "verdicts.judge", "execution.state", "kernels.devices"):  # no part of the flow
         importlib.import_module(f"simstudy.{name}")
-    two_cells = edited(edited(DESIGN, "[0.5, 1.0]", "[0.5]"), "[0, 45, 90]", "[0, 45]")
+    two_cells = varied(bandwidth=[0.5], angle=[0, 45])
     stopping = type("", (Executor,), {"submit": lambda *_: sys.exit()})()  # where the first batch would be computed
     sys.setprofile(note)
     try:

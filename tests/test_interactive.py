@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pandas as pd
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, refuses, write_design
+from builders import DESIGN, UNCLAIMED, refuses, varied, write_design
 
 import simstudy
 from simstudy import plots
@@ -31,17 +31,19 @@ def found(tmp_path_factory):
     return simstudy.run(tomllib.loads(DESIGN), output=output, executor="serial"), output
 
 
+VERDICT = {"stop": "verdict"}
+
+
 @pytest.mark.parametrize("wanted, told", [
-    ("relative_mcse = { mse = 0.001 }", r"6 cells short of the target, furthest .*: MCSE of mse \S+, target \S+, "
+    ({"mse": 0.001}, r"6 cells short of the target, furthest .*: MCSE of mse \S+, target \S+, "
      "ceiling of 128 replicates; raise max_replicates to go on"),
-    ('stop = "verdict"', "undecided, not as expected: mse-falls: cells of angles stopped at max_replicates = 128"),
-    ("relative_mcse = { mse = 0.9 }", ""),
+    (VERDICT, "undecided, not as expected: mse-falls: cells of angles stopped at max_replicates = 128"),
+    ({"mse": 0.9}, ""),
 ])  # fmt: skip
 def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(wanted, told, tmp_path):
     """In Python nothing said so."""
-    text = edited(edited(DESIGN, "relative_mcse = { mse = 0.05 }", wanted), 'expected = "undecided"', "")
-    text = edited(text, "max_replicates = 512", "max_replicates = 128")
-    text = text if "verdict" in wanted else text.partition("[claims")[0] + "[profiles.quick]\n"
+    waiting = {"relative_mcse": None, "expected": None} if wanted == VERDICT else {}
+    text = varied(DESIGN if waiting else UNCLAIMED, max_replicates=128, **waiting | wanted)
     with warnings.catch_warnings(record=True, action="always", category=PrecisionWarning) as found:
         simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial")
     message = "".join(str(each.message) for each in found)
@@ -55,7 +57,7 @@ def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
         again = simstudy.run(design, output=output, executor="serial")
         xr.testing.assert_equal(cells_of(again), cells_of(results))
     assert simstudy.open_results(output / "tiny" / "quick").attrs["design"] == DESIGN
-    longer = write_design(tmp_path, edited(DESIGN, "min_replicates = 64", "min_replicates = 512"))
+    longer = write_design(tmp_path, varied(min_replicates=512))
     assert simstudy.plan(longer, output=tmp_path).grids[0][1::3] == (6, 6 * (16 - 4))  # cells, and batches left
 
 
@@ -75,10 +77,8 @@ def test_results__show_verdicts_cells_and_figures(found):
 
 
 def test_results_without_claims__are_shown_as_well(tmp_path):
-    tables = tomllib.loads(DESIGN)
-    del tables["claims"], tables["figures"]
-    tables["grids"]["angles"]["factors"] = {"angle": [45]}
-    results = simstudy.run(tables, output=tmp_path, executor="serial")
+    path = write_design(tmp_path, varied(UNCLAIMED, angle=[45], bandwidth=[0.8]))
+    results = simstudy.run(path, output=tmp_path, executor="serial")
     assert repr(results.simstudy).count("\n") == 1 and "<table" not in results.simstudy._repr_html_()
     assert results.simstudy.verdicts.empty
     assert [*results.simstudy.figures] == ["overview"] and results.simstudy.plot().drawing.axes

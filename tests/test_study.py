@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-import tomllib
 from pathlib import Path
 
 import numba
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded, refuses, run, write_design
+from builders import DESIGN, UNCLAIMED, edited, loaded, refuses, run, varied, write_design
 from stored import batches, contents, remove
 
 import simstudy
@@ -56,9 +55,9 @@ def test_results__open_with_xarray_alone_and_explain_themselves(tiny):
 
 def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     """And a plain arm beside the expansion has the same numbers but for errors, of the same data."""
-    tables = tomllib.loads(DESIGN) | {"claims": {}, "figures": {}}
-    tables["grids"]["angles"]["factors"] = {"angle": [45], "n_keys": [2, 40], "control": ["none", "expansion"]}
-    design = load_design(tables)
+    design = loaded(
+        tmp_path, varied(UNCLAIMED, control=["none", "expansion"], n_keys=[2, 40], angle=[45], bandwidth=[0.8])
+    )
     results = run(design, output=tmp_path, executor="serial")
     few = "at some query point few keys carry weight, where a control variate would have heavy tails"
     assert results.control_variate.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
@@ -71,7 +70,7 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
 
 
 def test_report_after_a_run__writes_the_same_bytes(tmp_path):
-    text = edited(DESIGN, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
+    text = varied(bandwidth=[0.5, 0.7, 1.0])
     text += """[figures]
 least = { title = "Optimal bandwidth", kind = "optimum", grid = "angles", y = "mse", x = "angle", over = "bandwidth" }
 order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
@@ -121,8 +120,7 @@ def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypat
 
 
 def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
-    text = edited(DESIGN, "bandwidth = 0.8\n", 'bandwidth = 0.8\nreference = "torch_multi_head_attention"\n')
-    design = loaded(tmp_path, text)
+    design = loaded(tmp_path, varied(reference="torch_multi_head_attention"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for compute in (run, simstudy.plan):
         refuses(r"torch is not installed; pip install", compute, design, output=tmp_path / "out")
@@ -203,6 +201,9 @@ def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(
     path, output = write_design(tmp_path), tiny.copied(tmp_path / "out")
     study = output / "tiny" / "quick"
     before = {each: each.read_bytes() for each in study.rglob("*") if each.is_file()}
+    for text in ("", " ", "a\x1b[2Jb", "two\nlines"):  # which cannot be shown
+        ran = in_process("run", path, "--confirm", text, "--output", tmp_path / "new")
+        assert ran.returncode == 2 and ran.stderr.startswith("error: confirm = ") and not (tmp_path / "new").exists()
 
     def confirm(text: str):
         ran = in_process("run", path, "--confirm", text, "--output", output, "--executor", "serial")
@@ -222,15 +223,9 @@ def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(
     again = confirm("a text")
     assert again[0] == folder and again[1].assign_attrs(run="").identical(first.assign_attrs(run=""))
     assert batches(folder) == whole
-    path.write_text(edited(DESIGN, "A tiny study", "A changed study"))
+    path.write_text(varied(title="A changed study"))
     others = [confirm("a text"), confirm("another text")]
     assert len({folder, *(each for each, _ in others)}) == 3
     estimates = {float(each.mse[0, 0]) for each in (tiny.results, first, *(results for _, results in others))}
     assert len(estimates) == 4
     assert before == {each: each.read_bytes() for each in before} and not tiny.results.attrs["confirmation_text"]
-
-
-@pytest.mark.parametrize("text", ["", " ", "a\x1b[2Jb", "two\nlines"])
-def test_text_that_cannot_be_shown__is_refused(tmp_path, in_process, text):
-    ran = in_process("run", write_design(tmp_path), "--confirm", text, "--output", tmp_path / "out")
-    assert ran.returncode == 2 and ran.stderr.startswith("error: confirm = ") and not (tmp_path / "out").exists()

@@ -78,7 +78,6 @@ def test_irregular_files__are_refused_without_waiting(make, tmp_path):
 
 
 def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):
-    (tmp_path / "designs").mkdir()
     for name in ("own", "principal-angles"):
         write_design(tmp_path / "designs" / name)
     refuses(r"absent: neither a file nor the name of a design; known: alloc", find_design, "absent")
