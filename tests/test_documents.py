@@ -47,8 +47,7 @@ def shown(document: str) -> list[list[str]]:
 def study(tmp_path_factory) -> Path:
     """A folder in which the commands of the README's own question were given."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / STUDY).mkdir()
-    (folder / STUDY / "design.toml").write_text(blocks("toml", "README.md")[0])
+    write_design(folder / STUDY, blocks("toml", "README.md")[0])
     assert blocks("toml", "README.md")[0] == (ROOT / "designs" / "examples" / STUDY / "design.toml").read_text()
     for arguments in shown("README.md"):
         result = command(*arguments, cwd=folder)
@@ -181,16 +180,20 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     assert not lacking("simstudy/docs/tutorial.md", f"{-results.verdict_estimate.values[1]:.4f} ± 0.0003")
 
 
-def test_bibliography__has_every_arxiv_number_once():
+def test_bibliography__has_every_arxiv_number_once_and_the_theory_every_formula_that_docstrings_name():
     linked = re.findall(r"\[(\d{4}\.\d{5})\]", DOCUMENTS["simstudy/docs/bibliography.md"])
     files = [path for folder in ("designs", "simstudy") for path in (ROOT / folder).rglob("*.*")]
     texts = [*DOCUMENTS.values(), *(path.read_text() for path in files if path.suffix in (".py", ".toml", ".html"))]
     named = {number for text in texts for number in re.findall(r"\b[12]\d[01]\d\.\d{5}\b", text)}
     assert len(linked) == len(set(linked)) and named <= set(linked) and len(named) > 25
+    labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
+    named = {each for path in ROOT.glob("simstudy/**/*.py") for each in re.findall(":eq:`(.*?)`", path.read_text())}
+    assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_links__lead_somewhere(document):
+def test_links_and_commands__exist(document):
+    """Files and headings that a document names, every `simstudy` command with its options, and every make target."""
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", DOCUMENTS[document]):
         path, _, anchor = target.partition("#")
         place = (ROOT / document).parent / path if path else ROOT / document
@@ -198,11 +201,6 @@ def test_links__lead_somewhere(document):
         if anchor:
             headings = re.findall(r"^#+ (.*)$", place.read_text(), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, target
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_commands__exist(document):
-    """Every `simstudy` command, with its options, and every make target that a document names."""
     for name, *arguments in shown(document):
         options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert {each.split("=")[0] for each in arguments if each.startswith("--")} <= options, (name, arguments)
@@ -226,19 +224,10 @@ def test_public_docstring__says_what_goes_in_and_what_comes_out(name):
         assert "Raises\n---" in found["docstring"]
 
 
-def test_formulas_that_docstrings_name__stand_in_the_theory():
-    labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
-    named = {each for path in ROOT.glob("simstudy/**/*.py") for each in re.findall(":eq:`(.*?)`", path.read_text())}
-    assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
-
-
-def test_files_of_a_study__are_all_told_of(study):
+def test_reference__has_every_public_function_all_that_describe_prints_and_all_files_of_a_study(study):
     names = [f"`{path.name}" for path in (study / "outputs" / STUDY / "quick").iterdir() if path.name != ".partial"]
     assert len(names) > 8
     assert not lacking("simstudy/docs/clusters.md", *lacking("simstudy/docs/results.md", *names))
-
-
-def test_reference__has_every_public_function_and_all_that_describe_prints():
     functions = (ROOT / "simstudy" / "docs" / "functions.rst").read_text()
     listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", functions, flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])

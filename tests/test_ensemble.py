@@ -20,15 +20,12 @@ N, D, H, P, Q = 30, 5, 3, 2, 4
 SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
 
 
-def arguments(seed=0):
-    rng = np.random.default_rng(seed)
-    return {
-        "keys": rng.standard_normal((N, D)),
-        "values": rng.standard_normal(N),
-        "queries": rng.standard_normal((Q, D)),
-        "projections": rng.standard_normal((H, D, P)),
-        "bandwidth": 0.8,
-    }
+SHAPES = {"keys": (N, D), "values": (N,), "queries": (Q, D), "projections": (H, D, P)}
+
+
+def arguments():
+    rng = np.random.default_rng(0)
+    return {name: rng.standard_normal(shape) for name, shape in SHAPES.items()} | {"bandwidth": 0.8}
 
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
@@ -68,13 +65,6 @@ def test_ensemble__is_the_formula(plain, n_values, logits):
         np.testing.assert_allclose(combined.estimate, np.einsum("qh...,h->q...", heads, weights), atol=1e-12)
 
 
-def test_query_at_a_key__gets_its_value_also_under_a_mask_and_a_narrow_head():
-    given = arguments()
-    at_keys = given | {"queries": given["keys"], "bandwidth": 1e-6}
-    found = nw_ensemble(**at_keys, mask=np.tril(np.ones((N, N), bool)), head_bandwidths=[1.0, 0.1, 1e-3])
-    np.testing.assert_array_equal(found.head_estimate, np.repeat(given["values"][:, None], H, axis=1))
-
-
 B = 0.9
 QUARTILE = brentq(lambda sd: norm.cdf(0.25 * B, scale=sd) - 0.75, 0.01, 10.0)  # of the kernel of ksmooth
 KERNELS = {
@@ -94,8 +84,11 @@ def test_bandwidths_of_other_libraries__are_converted_as_the_page_says(library):
     np.testing.assert_allclose(found, weights @ values / weights.sum(axis=1), rtol=1e-7)
 
 
-def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
+def test_ensemble__is_softmax_attention_at_its_bandwidth_and_has_the_value_of_a_key_at_a_query():
     given = arguments()
+    at_keys = given | {"queries": given["keys"], "bandwidth": 1e-6}  # also under a mask and of a narrow head
+    found = nw_ensemble(**at_keys, mask=np.tril(np.ones((N, N), bool)), head_bandwidths=[1.0, 0.1, 1e-3])
+    np.testing.assert_array_equal(found.head_estimate, np.repeat(given["values"][:, None], H, axis=1))
     del given["bandwidth"]
     keys, values, queries, projections = given.values()
     scores = (queries @ projections) @ (keys @ projections).swapaxes(1, 2) / np.sqrt(P)
@@ -104,7 +97,7 @@ def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
     np.testing.assert_allclose(found, attention, rtol=1e-12)
 
 
-def test_ensemble_and_geometry__are_labelled():
+def test_ensemble_and_geometry__are_labelled_and_indices_have_names():
     given = arguments()
     found, angles = nw_ensemble(**given), principal_angles(np.array([[[1.0], [0.0]], [[1.0], [1.0]]]))
     assert found.estimate.dims == ("query",)
@@ -114,19 +107,24 @@ def test_ensemble_and_geometry__are_labelled():
     for variable in (*found.data_vars.values(), angles, head_diversity(np.eye(3))):
         assert variable.dtype == np.float64
         assert all(variable.attrs[text] for text in ("long_name", "units", "formula"))
+    indices = head_diversity(given["projections"], 0.8)
+    assert tuple(indices.index.values) == GEOMETRIC_INDICES
+    for name, value in naive.diversity(given["projections"], 0.8).items():
+        assert float(indices.sel(index=name)) == pytest.approx(value, rel=1e-9)
+    without = head_diversity(given["projections"])
+    assert np.isnan(without.sel(index="logdet")) and np.isfinite(without.drop_sel(index="logdet")).all()
 
 
 def test_ensemble__takes_lists_labelled_arrays_and_other_precisions_and_leaves_them_alone():
     given = arguments()
-    expected = nw_ensemble(**given)
-    listed = {name: np.asarray(value).tolist() for name, value in given.items()}
-    xr.testing.assert_identical(nw_ensemble(**listed), expected)
-    labelled = given | {"keys": xr.DataArray(given["keys"], dims=("pair", "feature"))}
-    xr.testing.assert_identical(nw_ensemble(**labelled), expected)
-    masked = given | {"keys": np.ma.asarray(given["keys"])}  # of which nothing is masked
-    xr.testing.assert_identical(nw_ensemble(**masked), expected)
-    strided = given | {"keys": np.repeat(given["keys"], 2, axis=0)[::2], "queries": np.asfortranarray(given["queries"])}
-    xr.testing.assert_identical(nw_ensemble(**strided), expected)
+    expected, keys, queries = nw_ensemble(**given), given["keys"], given["queries"]
+    for same in (
+        {name: np.asarray(value).tolist() for name, value in given.items()},
+        {"keys": xr.DataArray(keys, dims=("pair", "feature"))},
+        {"keys": np.ma.asarray(keys)},  # of which nothing is masked
+        {"keys": np.repeat(keys, 2, axis=0)[::2], "queries": np.asfortranarray(queries)},
+    ):
+        xr.testing.assert_identical(nw_ensemble(**given | same), expected)
     single = {name: np.asarray(value, np.float32) for name, value in given.items()}
     xr.testing.assert_allclose(nw_ensemble(**single), expected, atol=1e-5)
     for name, value in arguments().items():  # which are left alone
@@ -145,16 +143,6 @@ def test_common_shift_of_keys_and_queries__takes_no_digit(shift, outlier):
     projections, values = rng.normal(size=(4, 3, 2)), rng.normal(size=30)
     found, expected = (nw_ensemble(k, values, q, projections, 0.7) for k, q in ((keys, queries), exact))
     np.testing.assert_allclose(found.head_estimate[1:], expected.head_estimate[1:], rtol=1e-12)
-
-
-def test_head_diversity__by_name():
-    projections = arguments()["projections"]
-    found = head_diversity(projections, 0.8)
-    assert tuple(found.index.values) == GEOMETRIC_INDICES
-    for name, value in naive.diversity(projections, 0.8).items():
-        assert float(found.sel(index=name)) == pytest.approx(value, rel=1e-9)
-    without = head_diversity(projections)
-    assert np.isnan(without.sel(index="logdet")) and np.isfinite(without.drop_sel(index="logdet")).all()
 
 
 GIVEN = arguments()
@@ -199,13 +187,6 @@ def test_mistakes__are_named_with_their_remedy(wrong, message):
     refuses(re.escape(message), nw_ensemble, **GIVEN | wrong, error=ValueError)
 
 
-@pytest.mark.parametrize("function", [principal_angles, head_diversity])
-def test_geometry__refuses_heads_that_span_no_subspace(function):
-    projections = GIVEN["projections"].copy()
-    projections[1, :, 1] = 2 * projections[1, :, 0]
-    refuses("head 1 have rank 1 < p = 2", function, projections, error=ValueError)
-
-
 VAST, MASKED = np.broadcast_to(1.0, (10**9, 2)), np.ma.masked_less([0.5, 1.0], 0.7)
 UNFIT = [(VAST, "shape (1000000000, 2), more than"), (MASKED, "1 masked values"), ([1j, 0], "dtype complex128"),
          (np.array([0.5, None]), "dtype object"), (["a", "b"], "dtype <U1")]  # fmt: skip
@@ -223,9 +204,13 @@ TAKE_ARRAYS = {
 
 
 @pytest.mark.parametrize("function", TAKE_ARRAYS.values(), ids=TAKE_ARRAYS.keys())
-def test_arrays_that_are_none__are_refused_by_theory_too(function):
+def test_arrays_that_are_none_or_span_no_subspace__are_refused_by_theory_and_geometry_too(function):
     for array, message in UNFIT:
         refuses(re.escape(message), function, array, error=ValueError)
+    if function in (principal_angles, head_diversity):
+        projections = GIVEN["projections"].copy()
+        projections[1, :, 1] = 2 * projections[1, :, 0]
+        refuses("head 1 have rank 1 < p = 2", function, projections, error=ValueError)
 
 
 @pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked, 0, -1.0, 1e300, float("nan")])

@@ -4,6 +4,7 @@ import itertools
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -54,13 +55,10 @@ def cells(path: Path, *trust: Path):
     return [planned.cell for planned in load_design(path, trust=trust).cells]
 
 
-def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
+def test_run__has_the_bits_of_the_same_shipped_function_no_theory_and_says_which_code_it_ran(tmp_path):
     found = simulate_batch(cells(study(tmp_path), tmp_path / "mine.py"), 0)
     shipped = edited(DESIGN, OWN, '{ kind = "quadratic", coefficients = [0.25, 0.25] }')
     np.testing.assert_equal(found, simulate_batch(cells(study(tmp_path, design=shipped)), 0))
-
-
-def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp_path):
     path = study(tmp_path)
     results = cells_of(package.run(path, output=tmp_path / "out", executor="serial", trust=[tmp_path / "mine.py"]))
     assert np.isnan(results.mse.sel(source=["exact", "leading"])).all()
@@ -135,19 +133,16 @@ def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_pat
     assert cell.population == ("heads",) and not (first == second).any()
 
 
-@pytest.mark.parametrize(("seconds", "n_tried"), [(0.1, 2), (1.0, 1)])
-def test_slow_functions__are_tried_in_the_first_cell_alone(seconds, n_tried, tmp_path, monkeypatch):
-    tried, clock = [], itertools.count(0.0, seconds)
-    monkeypatch.setattr(contents, "_try", lambda *function: tried.append(function))
-    monkeypatch.setattr(contents, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    assert len(cells(study(tmp_path), tmp_path / "mine.py")) == 2 and len(tried) == n_tried
-
-
-def test_designs_that_own_code_does_not_fit__are_refused(tmp_path):
+def test_designs_that_own_code_does_not_fit__are_refused_and_slow_functions_tried_once(tmp_path, monkeypatch):
     code = edited(DESIGN, '"quadratic"', '"quadratic", code = "raise SystemExit"')
     unfit = edited(OF_HEADS, 'arrangement = "own"', 'arrangement = "orthogonal"')
     for design, said in ((code, "regression.code = .* of Code"), (unfit, 'heads_function for arrangement = "ortho')):
         refuses(said, load_design, study(tmp_path, design=design), trust=[tmp_path / "mine.py"], error=DesignError)
+    for seconds, n_tried in ((0.1, 2), (1.0, 1)):
+        clock = itertools.count(0.0, seconds)
+        monkeypatch.setattr(contents, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
+        monkeypatch.setattr(contents, "_try", tried := Mock())
+        assert len(cells(study(tmp_path), tmp_path / "mine.py")) == 2 and tried.call_count == n_tried
 
 
 @pytest.mark.parametrize("text, message", [

@@ -183,9 +183,8 @@ def compared(tmp_path_factory) -> xr.Dataset:
 def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(compared, name):
     (row,) = np.flatnonzero(compared.comparison_claim == name)
     found = simstudy.contrast(compared, ONE, OTHER, "mse", ratio=name == "ratio")
-    assert found.statistic == compared.comparison_statistic.values[row]
-    assert found.estimate == compared.comparison_estimate.values[row]
-    assert found.mcse == compared.comparison_mcse.values[row]
+    for part in ("statistic", "estimate", "mcse"):
+        assert getattr(found, part) == compared[f"comparison_{part}"].values[row]
     # The claim's interval is at the level of one of four claims, this one at 2.5 % on either side.
     assert compared.comparison_confidence_lower.values[row] < found.lower < found.estimate < found.upper
     assert found.paired and found.reason == ""
@@ -227,7 +226,7 @@ def test_cells_that_are_not_one__are_refused_with_what_tells_them_apart(compared
     refuses(expected, simstudy.details, compared, where)
 
 
-def test_details__hold_every_cell_at_its_own_size(compared):
+def test_details__hold_every_cell_at_its_own_size_and_are_those_of_the_run(compared, tmp_path):
     for cell, n_heads in enumerate(compared.n_heads.values[:9]):
         inside = simstudy.details(compared, cell)
         assert inside.sizes["head"] == inside.sizes["head_i"] == inside.sizes["head_j"] == n_heads
@@ -248,9 +247,7 @@ def test_details__hold_every_cell_at_its_own_size(compared):
     for same in (folder, str(folder / "results.nc"), simstudy.open_results(folder)):
         assert simstudy.details(same, ELSEWHERE).identical(by_query)
     assert by_query.query_point.shape == (1, 6) and not by_query.query_point.any()
-
-
-def test_details_that_are_gone_or_of_another_run__are_told(compared, tmp_path):
+    # Those that are gone or of another run are told.
     told = r"no details of cell 0 \(the results were not read from a file\)"
     refuses(told, simstudy.details, compared.drop_encoding(), 0)
     other = compared.assign_attrs(numbers="0")

@@ -55,9 +55,8 @@ def test_results__open_with_xarray_alone_and_explain_themselves(tiny):
 
 def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     """And a plain arm beside the expansion has the same numbers but for errors, of the same data."""
-    design = loaded(
-        tmp_path, varied(UNCLAIMED, control=["none", "expansion"], n_keys=[2, 40], angle=[45], bandwidth=[0.8])
-    )
+    levels = {"control": ["none", "expansion"], "n_keys": [2, 40], "angle": [45], "bandwidth": [0.8]}
+    design = loaded(tmp_path, varied(UNCLAIMED, **levels))
     results = run(design, output=tmp_path, executor="serial")
     few = "at some query point few keys carry weight, where a control variate would have heavy tails"
     assert results.control_variate.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
