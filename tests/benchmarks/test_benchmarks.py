@@ -47,18 +47,14 @@ def test_own_jobs__give_the_right_values(arrays, expected):
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-def test_peers__give_the_right_values(peer, arrays, expected):
+def test_peers__give_the_right_values_and_whole_jobs_compute_on_new_data(peer, arrays, expected):
     if peer.missing or (peer.name == "C" and arrays.logits != "distance"):
         pytest.skip(peer.missing or "of distances alone")
     assert close(peer.estimates(arrays)(arrays.keys, arrays.values), expected[0])
     mean, gram = peer.moments(arrays)(arrays.keys, arrays.values)
     assert close(mean, expected[0]) and close(gram, expected[1])
-
-
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-def test_whole_jobs__compute_on_new_data(peer):
-    if peer.missing or peer.drawn is None:
-        pytest.skip(peer.missing or "no whole job")
+    if peer.drawn is None:
+        return
     keys, noise = peer.drawn(SMALL)()
     assert keys.shape == (16, SMALL.features, SMALL.keys) and noise.shape == (16, SMALL.keys)
     assert abs(keys.std() - 1) < 0.05 and abs(noise.std() - 1) < 0.2
@@ -66,19 +62,16 @@ def test_whole_jobs__compute_on_new_data(peer):
     assert not np.array_equal(job(), job())
 
 
-def test_limits__are_rates_of_the_work_named():
+def test_limits_and_bounds__are_rates_of_the_work_named_counted_by_hand():
     job, count = limits.issue_job("float32")
     assert 1e9 < count / min(limits.interleaved([job], 5)[0]) < 1e12
-
-
-def test_bounds__count_by_hand():
     size = replace(TINY, keys=1, features=3, heads=2, queries=1, p=4)
     assert limits.operations_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 6 + 2)
     assert limits.operations_needed(size, True) == 2 * (4 * 3 + 4 + 5 + 6 + 1 + 2 + 1.5)
     assert limits.operations_needed(replace(size, dtype="float64"), False) == 2 * (4 * 3 + 4 + 11 + 6 + 2)
 
 
-def test_runner__makes_the_table(monkeypatch):
+def test_runner__makes_the_table_and_names_missing_peers(monkeypatch):
     monkeypatch.setattr(contests.workloads, "LAYERS", [replace(SMALL, logits="dot_product")])
     monkeypatch.setattr(contests.workloads, "POPULATIONS", contests.workloads.POPULATIONS[:1])
     for name in ("scaling_rows", "few_query_rows"):
@@ -88,9 +81,6 @@ def test_runner__makes_the_table(monkeypatch):
     rows = list(contests.all_rows([SMALL], 1))
     assert {row.work for row in rows} == set(contests.WORKS)
     assert all(recorded.line(row).count("|") == recorded.HEAD.splitlines()[-1].count("|") for row in rows)
-
-
-def test_missing_peers__are_named_in_the_table(monkeypatch):
     absent = replace(PEERS[0], name="absent", needs="no_such_module")
     monkeypatch.setattr(contests, "PEERS", (absent,))
     first = next(iter(contests.contest_rows(SMALL, "W0", 1)))
@@ -106,13 +96,10 @@ def test_share_that_fell_by_a_third_and_ratio_below_85_percent__are_named(monkey
     assert recorded.lost(rows, recorded.CLASSES[0]) == [f"W0 S1, {recorded.BEST}: 3.30, recorded 3.90"]
 
 
-def test_precision__compares_two_ways_to_the_same_numbers():
+def test_precision_and_numpy_with_a_mask__compare_two_ways_to_the_same_numbers():
     name = "noise, 100 keys, 2 heads at 60°"
     found = list(precision.expansion_rows({name: precision.CELLS[name]}))  # which checks the rival
     assert len(found) == 4 and all(row.value.low > 0 for row in found)
-
-
-def test_numpy_with_a_mask__computes_the_same():
     ours = contests._heads(40, 2, 33, 8, visible=np.eye(33, 40, dtype=bool) | (np.arange(40) % 3 == 0))
     assert close(contests._numpy_masked(ours)(), ours()[0][0])
 

@@ -77,9 +77,7 @@ def test_hierarchical_correction__is_that_of_the_cumulants_of_a_circle():
     gaussian = math.log(i0(math.sqrt(2))) - 8 * math.log(i0(math.sqrt(2) / 8)) - 7 / 16
     assert found["gaussian_gap"] == pytest.approx(gaussian, abs=0.003)
     assert found["corrected_gap"] == pytest.approx(gaussian + 1.5 * (1 - 8**-3) / 24, abs=0.003)
-
-
-def test_hierarchical_theory_of_eigenvalues__is_silent_where_it_does_not_hold():
+    # Theory of eigenvalues is silent where it does not hold.
     assert HIERARCHICAL["kernel_theory"](levels=4)["negative_eigenvalues"] == 16
     for wide in ({"head_dim": 5}, {"levels": 6}):
         assert "negative_eigenvalues" not in HIERARCHICAL["kernel_theory"](**wide)
@@ -213,7 +211,7 @@ descent = functions_of("learned-heads")["descent"]
 K, OUTPUTS = np.array([[0.4, -0.7, 1.1]]), np.array([[0.8, -0.5, 0.3]])
 
 
-def test_error_of_learned_heads__is_that_of_simulated_tasks():
+def test_error_and_gradients_of_learned_heads__are_those_of_simulated_tasks_and_small_steps():
     rng, d, n, noise_sd, many = np.random.default_rng(6), 3, 7, 0.6, 60_000
     z, length = rng.normal(size=n), 1.7
     tokens = rng.normal(size=(many, n, d))
@@ -225,9 +223,6 @@ def test_error_of_learned_heads__is_that_of_simulated_tasks():
     (error,), _, _ = descent(K, OUTPUTS, z[None, None], np.array([[length]]), d, noise_sd)
     assert abs(errors.mean() - error) < 4.0 * errors.std() / np.sqrt(many)
     assert abs(errors.mean() - error) < 0.1 * error
-
-
-def test_gradients_of_learned_heads__are_those_of_small_steps():
     rng = np.random.default_rng(7)
     z, length, step = rng.normal(size=(1, 4, 7)), rng.uniform(1.0, 3.0, size=(1, 4)), 1e-6
     _, pull, turn = descent(K, OUTPUTS, z, length, 3, 0.6)
@@ -297,13 +292,10 @@ def test_factors_of_length__are_those_of_the_papers_here_and_in_the_package(rule
             assert 4.0 / cell.bandwidth**2 == pytest.approx(factor, rel=1e-4)
 
 
-def test_best_sharpness__is_that_of_the_formula_for_many_keys():
+def test_best_sharpness__is_that_of_the_formula_for_many_keys_and_of_variants():
     c = 2.0**-1 * math.sqrt(math.pi) / math.gamma(1.5)
     formula = (2**20 * 4 / (2 * c)) ** (2 / 6)
     assert TEMPERATURE["best_sharpness"]("one length, degree 1", 3, 2**20) == pytest.approx(formula, rel=0.02)
-
-
-def test_temperatures_of_variants__are_the_best_ones():
     for (target, signal), found in VARIANTS["BEST"].items():
         best = TEMPERATURE["best_sharpness"](f"one length, {target}", 8, 1024, signal)
         assert found == pytest.approx(best, rel=1e-4)

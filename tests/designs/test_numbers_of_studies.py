@@ -31,11 +31,9 @@ def test_page__is_that_of_its_numbers_and_these_are_of_the_claims_that_the_sente
         claims = tomllib.loads((ROOT / "designs" / row["study"] / "design.toml").read_text())["claims"]
         assert row["verdict"] in (claims[row["claim"]].get("expected", "supported"), "not run"), row["claim"]
         assert not (row["error"] and claims[row["claim"]].get("these_draws")), row["claim"]
-
-
-def test_number__has_two_digits_of_its_error():
-    assert ANSWERS["number"]("0.123456", "0.00789") == "0.1235 ± 0.0079"
-    assert ANSWERS["number"]("123.4", "15") == "123 ± 15" and ANSWERS["number"]("4e-16", "1e-17") == "4e-16"
+    for given, told in {("0.123456", "0.00789"): "0.1235 ± 0.0079", ("123.4", "15"): "123 ± 15"}.items():
+        assert ANSWERS["number"](*given) == told  # two digits of its error
+    assert ANSWERS["number"]("4e-16", "1e-17") == "4e-16"
 
 
 def nearest(numbers, target):
@@ -75,15 +73,12 @@ def test_last_layer__is_that_of_loops():
     assert found["log_stack_error"] == pytest.approx(expected, rel=1e-9)
 
 
-def test_rates__are_those_of_theory():
+def test_rates__are_those_of_theory_and_of_the_width_those_at_which_the_mean_of_the_largest_need_grows():
+    """By summing over numbers k and places z of a target the chance that none of 2^k sums is within 10^-4."""
     theory = TICKETS["nearest_sum_theory"]
     fall = [theory(4 * k, n_features=4)["log_entry_error"] for k in (10**6, 10**6 + 1)]
     assert TICKETS["nearest_sum_rate"](4) == pytest.approx((fall[1] - fall[0]) / 4, rel=1e-5)
     assert TICKETS["needed_width_rate"](2, 10**300, 10**9) == pytest.approx(2 / math.log(2), rel=1e-3)
-
-
-def test_rate_of_the_width__is_that_at_which_the_mean_of_the_largest_need_grows():
-    """By summing over numbers k and places z of a target the chance that none of 2^k sums is within 10^-4."""
     z = np.linspace(-12.0, 12.0, 2001)
     normal = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
     missed = [normal @ np.exp(-2e-4 * 2.0**k * normal / math.sqrt(k / 36.0)) * 0.012 for k in range(2, 33)]
@@ -232,12 +227,9 @@ def test_generations__are_scaled_between_by_their_last_six():
             np.testing.assert_allclose(found[r, run], fitness)
 
 
-def test_first_wave__decides_as_often_as_theory_says():
+def test_first_wave__decides_as_often_as_theory_says_and_variances_over_runs_are_those_of_two():
     found = COLONIES["recruit"](Draw(8000), 0.4, 1, noise_sd=4.0)["correct"]
     expected = COLONIES["first_wave"](0.4, noise_sd=4.0)["acar_share"]
     assert abs(found.mean() - expected) < 4 * found.std() / math.sqrt(len(found))
-
-
-def test_variances_over_runs__are_those_of_two():
     fitness = np.random.default_rng(2).random((3, 2, 9))
     np.testing.assert_allclose(COLONIES["spread"](fitness)["gacl_variance"], fitness.var(axis=1, ddof=1).mean(axis=1))

@@ -34,14 +34,20 @@ def test_edits__change_the_output_of_later_layers_as_their_weights_say(texts):
     assert STUDY["damage"]("rxnmapper", texts, STUDY["changed"](same)) < 1e-9
     removed, shared = (STUDY["damage"]("rxnmapper", texts, STUDY["changed"]({(5, 2): d})) for d in (None, 6))
     assert removed > 1e-6 and shared > 1e-6 and removed != shared
+    # The loss rises where most heads take the weights of others at random.
+    assert STUDY["share_and_lose"]("rxnmapper", texts, 0, "random", share=0.8)["loss_rise"] > 0.5
 
 
-def test_donors__are_the_most_alike_and_keep_their_own():
+def test_donors__are_the_most_alike_and_keep_their_own_and_edits_give_others_their_weights():
     alike = np.random.default_rng(1).random((3, 4, 4))
     found = STUDY["donors"](alike, 0.5)
     assert len(found) == 6 and not {(layer, donor) for (layer, _), donor in found.items()} & found.keys()
     first = max((alike[each], each) for each in np.ndindex(alike.shape) if each[1] != each[2])[1]
     assert found[first[:2]] == first[2]
+    weights = torch.rand(2, 3, 5, 5)
+    edit = STUDY["changed"]({(1, 2): None, (1, 0): 1, (0, 1): 2})
+    expected = torch.stack([weights[:, 1], weights[:, 1], torch.zeros(2, 5, 5)], dim=1)
+    assert torch.equal(edit(1, weights), expected) and torch.equal(edit(2, weights), weights)
 
 
 def test_a_package_that_is_missing__is_named_with_the_remedy(monkeypatch):
@@ -55,17 +61,6 @@ def test_predictors__rest_on_the_texts_between_those_that_are_judged(texts):
     for predictor, first in theirs:
         found = STUDY["correlation"]("rxnmapper", texts, 0, predictor)
         np.testing.assert_array_equal(found, seen[first::2].mean(axis=0))
-
-
-def test_loss__rises_where_most_heads_take_the_weights_of_others_at_random(texts):
-    assert STUDY["share_and_lose"]("rxnmapper", texts, 0, "random", share=0.8)["loss_rise"] > 0.5
-
-
-def test_edit__removes_heads_and_gives_others_the_weights_of_their_donors():
-    weights = torch.rand(2, 3, 5, 5)
-    edit = STUDY["changed"]({(1, 2): None, (1, 0): 1, (0, 1): 2})
-    expected = torch.stack([weights[:, 1], weights[:, 1], torch.zeros(2, 5, 5)], dim=1)
-    assert torch.equal(edit(1, weights), expected) and torch.equal(edit(2, weights), weights)
 
 
 def test_probe__is_the_share_of_slopes_in_the_directions_of_most_heads(monkeypatch):
