@@ -25,11 +25,19 @@ from simstudy.design import load
 from simstudy.execution.store import Store
 
 
-def test_help__teaches(capsys):
+def test_help__teaches_and_list_and_check_know_the_shipped_designs(capsys, in_process, monkeypatch):
     for name in ("", *typer.main.get_group(app).commands):
         assert process.command([*name.split(), "--help"]) == 0
         said = capsys.readouterr().out
         assert "Usage" in said and "..." not in said.partition("COMMAND [ARGS]...")[2]
+    with monkeypatch.context() as patch:  # to check all of them takes long; `test_load` does
+        patch.setattr("simstudy.design.load.check", None)
+        listed = in_process("list")
+    names = [path.parent.name for path in load.known_designs()]
+    assert listed.returncode == 0 and len(names) > 20
+    assert all(f"│ {name} " in listed.stdout for name in names)
+    checked = in_process("check", "principal-angles")
+    assert checked.returncode == 0 and "full" in checked.stdout
 
 
 IMPORTED = "import sys; from simstudy.__main__ import command; command(sys.argv[1:]); print(*sys.modules)"
@@ -63,17 +71,6 @@ def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
     assert len(result.stdout.splitlines() + result.stderr.splitlines()) <= 5 + 1
     told = simstudy("run", path, "--output", tmp_path / "out", "--claims")
     assert "mse-falls" in told.stdout and "mse-falls" not in result.stdout
-
-
-def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
-    with monkeypatch.context() as patch:  # to check all of them takes long; `test_load` does
-        patch.setattr("simstudy.design.load.check", None)
-        listed = in_process("list")
-    names = [path.parent.name for path in load.known_designs()]
-    assert listed.returncode == 0 and len(names) > 20
-    assert all(f"│ {name} " in listed.stdout for name in names)
-    checked = in_process("check", "principal-angles")
-    assert checked.returncode == 0 and "full" in checked.stdout
 
 
 def test_plan_and_replay__in_turn(in_process, tmp_path):

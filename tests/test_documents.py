@@ -55,15 +55,7 @@ def study(tmp_path_factory) -> Path:
     return folder
 
 
-def test_list_of_designs__has_every_study_and_each_has_a_page():
-    listed = re.findall(r"\[`(.*?)`\]\((.*?)/README.md\)", DESIGNS)
-    assert sorted({*sum(listed, ())}) == sorted(each.parent.name for each in ROOT.glob("designs/*/design.toml"))
-    assert sorted(each.parent.name for each in ROOT.glob("designs/*/README.md")) == sorted(name for name, _ in listed)
-    pages = [text for name, text in DOCUMENTS.items() if re.fullmatch(r"designs/.*/README.md", name)]
-    assert max(len(text.split()) for text in pages) <= 400 and len(README.splitlines()) <= 120
-
-
-def test_abstracts__nothing_is_left_out_in_silence():
+def test_list_of_designs__has_every_study_and_abstracts_leave_nothing_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
     designs = ROOT.glob("designs/*/design.toml")
     stated = {path.parent.name: tomllib.loads(path.read_text())["claims"] for path in designs}
@@ -77,6 +69,11 @@ def test_abstracts__nothing_is_left_out_in_silence():
         assert sentence["answer"] in ANSWERS and sentence["because"] and bool(tested) == ("test" in sentence)
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
+    listed = re.findall(r"\[`(.*?)`\]\((.*?)/README.md\)", DESIGNS)
+    assert sorted({*sum(listed, ())}) == sorted(each.parent.name for each in ROOT.glob("designs/*/design.toml"))
+    assert sorted(each.parent.name for each in ROOT.glob("designs/*/README.md")) == sorted(name for name, _ in listed)
+    pages = [text for name, text in DOCUMENTS.items() if re.fullmatch(r"designs/.*/README.md", name)]
+    assert max(len(text.split()) for text in pages) <= 400 and len(README.splitlines()) <= 120
 
 
 @pytest.mark.parametrize("document, number", [

@@ -235,7 +235,7 @@ def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
         refuses(said, simulated, tmp_path / "x", executor=other)
 
 
-def test_processes_of_joblib__are_made_by_one_thread(monkeypatch):
+def test_processes_of_joblib__are_made_by_one_thread_and_a_script_without_a_guard_is_told(monkeypatch, tmp_path):
     loky.get_reusable_executor().shutdown()
     make = _ReusablePoolExecutor.get_reusable_executor.__func__
 
@@ -248,9 +248,6 @@ def test_processes_of_joblib__are_made_by_one_thread(monkeypatch):
     with open_executor("loky", 2) as opened:
         futures = [opened.submit(abs, -number) for number in range(4)]
         assert [opened.result(future) for future in futures] == [0, 1, 2, 3]
-
-
-def test_script_without_a_guard__is_told_what_to_write(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"import simstudy\nsimstudy.run({str(write_design(tmp_path))!r}, executor='processes')\n")
     said = python(script, cwd=tmp_path).stderr.splitlines()[-1]

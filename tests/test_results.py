@@ -193,7 +193,7 @@ def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(compared, name):
     assert "paired block by block; 95 % at all looks: " in shown
 
 
-def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_others(compared):
+def test_contrast__knows_the_covariance_of_cells_that_share_data_and_says_why_it_has_no_interval(compared):
     shares = [simstudy.details(compared, where).mse_contribution.values for where in (ONE, OTHER, ELSEWHERE)]
     paired, apart = (simstudy.contrast(compared, ONE, other, "mse") for other in (OTHER, ELSEWHERE))
     for found, share in ((paired, shares[0] - shares[1]), (apart, np.concatenate([shares[0], shares[2]]))):
@@ -202,9 +202,6 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_other
     assert apart.statistic == "mse at grid = angles, angle = 0, bandwidth = 0.5 minus grid = elsewhere"
     told = r"share replicates \(seed = 7\) in batches of different sizes"
     refuses(told, simstudy.contrast, compared, ONE, {"grid": "coarse"}, "mse")
-
-
-def test_contrast__without_a_sound_error_has_no_interval_and_says_why(compared):
     refuses("measure = 'risk': not in these results; they have direct_mse", simstudy.contrast, compared, 0, 5, "risk")
     found = simstudy.contrast(compared, ELSEWHERE, {"grid": "few"}, "mse")
     assert (found.lower, found.upper) == (-np.inf, np.inf)

@@ -95,7 +95,7 @@ def test_provenance__names_code_libraries_and_time(tiny):
     assert record["libraries"]["numba"] and record["engine"] == tiny.results.attrs["engine"]
 
 
-def test_unwritable_output__is_found_before_anything_is_computed(tiny, tmp_path, monkeypatch):
+def test_unwritable_output_and_missing_libraries__are_found_before_anything_is_computed(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("simstudy.execution.executors.simulate_batch", None)
     with pytest.raises(TypeError, match="not callable"):  # the control: without an obstacle a batch is computed
         run(tiny.design, output=tmp_path / "free", executor="serial")
@@ -103,6 +103,11 @@ def test_unwritable_output__is_found_before_anything_is_computed(tiny, tmp_path,
     for output in (tmp_path / "file", f"{tmp_path}/a\0b", Path("/proc/nowhere")):  # where not even root may write
         with pytest.raises(UserError, match=r"cannot be written \(.*\); free space, mend permissions or name another"):
             run(tiny.design, output=output, executor="serial")
+    design = loaded(tmp_path, varied(reference="torch_multi_head_attention"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for compute in (run, simstudy.plan):
+        refuses(r"torch is not installed; pip install", compute, design, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):
@@ -116,14 +121,6 @@ def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypat
 
     monkeypatch.setattr("simstudy.study.read_results", read_after_exchange)
     refuses("a link", run, design, output=tmp_path, executor="serial")
-
-
-def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
-    design = loaded(tmp_path, varied(reference="torch_multi_head_attention"))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for compute in (run, simstudy.plan):
-        refuses(r"torch is not installed; pip install", compute, design, output=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 EVERYTHING = """

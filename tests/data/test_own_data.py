@@ -101,7 +101,7 @@ def test_learners__find_what_is_there(learner):
     assert np.corrcoef(rows.values, responses)[0, 1] > 0.6
 
 
-def test_contents_and_not_the_path__identify_data(tmp_path):
+def test_contents_and_not_the_path__identify_data_and_cells_of_the_same_keys_are_paired_and_told_apart(tmp_path):
     path = stored(tmp_path, ".npy")
     (tmp_path / "copy.npy").write_bytes(path.read_bytes())
     one, same = (cell_of(name, tmp_path, standardise=False) for name in (path.name, "copy.npy"))
@@ -111,9 +111,6 @@ def test_contents_and_not_the_path__identify_data(tmp_path):
     assert one.identity("e") != other.identity("e") and one.data_id != other.data_id
     told = provenance(cells=[one, other])["data"]
     assert [*told.items()] == [(each.rows.digest, "data.npy") for each in (one, other)]
-
-
-def test_cells_of_the_same_keys__are_paired_and_told_apart():
     keys = {"response": "target", "held_out": 5}
     plain, other = cell_of(**keys), cell_of(**keys, regression=FITTED)
     assert plain.data_id == other.data_id and plain.identity("e") != other.identity("e")
@@ -312,7 +309,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     assert told == "for these 3 held-out rows with what is fitted to the others and these rows of data"
 
 
-def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in_the_next():
+def test_rows_of_a_population__are_one_bootstrap_sample_in_each_batch_and_have_no_theory():
     cell = sampled(n_keys=4000)
     samples = [np.unique(draw_rows(cell.in_batch(batch), first, 8)) for batch, first in ((0, 0), (0, 64), (1, 64))]
     np.testing.assert_array_equal(samples[0], samples[1])
@@ -320,9 +317,6 @@ def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in
     for sample in samples:  # 1 - 1/e of the rows, with a standard deviation of 3.9
         assert abs(len(sample) - N_WINE * (1.0 - np.exp(-1.0))) < 16
     assert len(np.unique(draw_rows(sampled((), n_keys=4000), 0, 8))) == N_WINE
-
-
-def test_rows__are_a_population_of_no_theory_and_none_without_replacement_or_without_data():
     (theory,) = predict([planned(sampled())])
     assert theory["exact"].reason == "rows are a population: theory holds for given ones"
     assert sampled(sampling="without").population == ()

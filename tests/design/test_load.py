@@ -179,7 +179,7 @@ def test_work_of_reading__grows_like_the_number_of_cells_and_too_many_are_refuse
     assert "factors = 150: brings the design to 300 cells, more than 200; use fewer values" in mistakes(tmp_path, text)
 
 
-def test_identity__follows_numbers_not_labels_and_paths():
+def test_identity__follows_numbers_not_labels_and_paths_and_that_of_data_is_what_it_was():
     cell, labels = minimal_cell(), ({}, {"label": "sin x"})
     plain, named = (minimal_cell(regression={"kind": "ridge"} | each) for each in labels)
     assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
@@ -189,10 +189,7 @@ def test_identity__follows_numbers_not_labels_and_paths():
     assert cell.identity("b") != cell.identity("a") == minimal_cell().identity("a")
     for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"seed": 8}, {"batch_size": 64}, {"noise_sd": 2.0}):
         assert minimal_cell(**change).identity("a") != cell.identity("a")
-
-
-def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
-    """Drawn bits rest on it: these are the digests of two cells of shipped studies."""
+    # Drawn bits rest on it: these are the digests of two cells of shipped studies.
     ids = {each.cell.data_id for name in ("principal-angles", "universality") for each in load_design(name).cells}
     assert {"e4a18f3a863f4d7eab083d1de852c8c3", "66824d5583e20a06eb6cba3e262c7c6e"} <= ids
     assert "59f306e2cabce839b7c4f461c192f430" in ids
@@ -206,6 +203,10 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     ants = minimal_cell(learner={"kind": "ant_colony"}, noise_treatment="drawn").coordinates["learner"]
     where = f'measure = "regret"\nwhere = {{ learner = "{ants}" }}'
     assert loaded(tmp_path, edited(text, 'measure = "regret"', where)).claims["mse-falls"].measure == "regret"
+    own = "[grids.angles.precision]\nrelative_mcse = { mse = 0.05 }\n[grids.angles.factors]"
+    text = varied(relative_mcse={"discrepancy": 0.05})
+    assert "precision.relative_mcse = 'discrepancy': does not exist in 6 of 6" in mistakes(tmp_path, text)
+    loaded(tmp_path, edited(text, "[grids.angles.factors]", own))
 
 
 @pytest.mark.parametrize("old, new, path", [
@@ -224,13 +225,6 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
         assert f"': does not exist in 6 of 6 cells (heads); {remedy}" in mistakes(tmp_path, text).partition(path)[2]
     # Where some cells have two heads the others have no point.
     loaded(tmp_path, edited(alone, "bandwidth = [0.5, 1.0]", "n_heads = [1, 2]").replace('"bandwidth"', '"n_heads"'))
-
-
-def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
-    own = "[grids.angles.precision]\nrelative_mcse = { mse = 0.05 }\n[grids.angles.factors]"
-    text = varied(relative_mcse={"discrepancy": 0.05})
-    assert "precision.relative_mcse = 'discrepancy': does not exist in 6 of 6" in mistakes(tmp_path, text)
-    loaded(tmp_path, edited(text, "[grids.angles.factors]", own))
 
 
 T2, T4, T5 = ({"kind": "student_t", "df": df} for df in (2.2, 4.0, 5.0))

@@ -49,13 +49,17 @@ def test_nearest_subset_sums__are_the_nearest_of_all(count):
     np.testing.assert_allclose(TICKETS["nearest_subset_sums"](numbers, targets), expected, atol=1e-12)
 
 
-def test_needed_width__is_the_first_that_reaches_every_target():
+def test_needed_width_and_best_average__are_those_of_all_subsets():
     numbers, targets = RNG.uniform(-1.0, 1.0, (32, 6)), RNG.uniform(-0.1, 0.1, 6)
     missed = [max(abs(nearest(x[:k], t) - t) for x, t in zip(numbers.T, targets, strict=True)) for k in range(2, 12)]
     first = next(k for k, error in enumerate(missed, 2) if error <= 0.02)
     assert first > 4
     assert TICKETS["mask_heads"](targets, numbers, 0.02, n_features=3) == {"needed_width": 3 * first}
     assert TICKETS["mask_heads"](targets + 99.0, numbers, 0.02, n_features=1) == {"needed_width": 32}
+    errors = RNG.normal(size=6)
+    means = [abs(np.mean(each)) for size in range(1, 7) for each in itertools.combinations(errors, size)]
+    expected = {"log_average_error": math.log(abs(errors.mean())), "log_mask_error": math.log(min(means))}
+    assert TICKETS["choose_heads"](errors) == pytest.approx(expected)
 
 
 def test_last_layer__is_that_of_loops():
@@ -84,13 +88,6 @@ def test_rates__are_those_of_theory_and_of_the_width_those_at_which_the_mean_of_
     missed = [normal @ np.exp(-2e-4 * 2.0**k * normal / math.sqrt(k / 36.0)) * 0.012 for k in range(2, 33)]
     few, many = (sum(1.0 - (1.0 - np.array(missed)) ** (8 * heads)) for heads in (16, 64))
     assert TICKETS["needed_width_rate"](2, 32, 19) == pytest.approx(2 * (many - few) / math.log(4), rel=0.03)
-
-
-def test_best_average__is_that_of_all_subsets_of_heads():
-    errors = RNG.normal(size=6)
-    means = [abs(np.mean(each)) for size in range(1, 7) for each in itertools.combinations(errors, size)]
-    expected = {"log_average_error": math.log(abs(errors.mean())), "log_mask_error": math.log(min(means))}
-    assert TICKETS["choose_heads"](errors) == pytest.approx(expected)
 
 
 def test_error_of_a_head__is_that_of_loops():

@@ -50,13 +50,10 @@ def test_donors__are_the_most_alike_and_keep_their_own_and_edits_give_others_the
     assert torch.equal(edit(1, weights), expected) and torch.equal(edit(2, weights), weights)
 
 
-def test_a_package_that_is_missing__is_named_with_the_remedy(monkeypatch):
+def test_predictors__rest_on_the_texts_between_those_that_are_judged_and_a_missing_package_is_named(monkeypatch, texts):
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.1")
     with pytest.raises(ModuleNotFoundError, match=r"pip install --no-deps antiberty==0\.1\.3"):
         STUDY["loaded"].__wrapped__("antiberty")
-
-
-def test_predictors__rest_on_the_texts_between_those_that_are_judged(texts):
     seen, theirs = STUDY["observed"]("rxnmapper", texts)[0], [["half", 0], ["observed", 1]]
     for predictor, first in theirs:
         found = STUDY["correlation"]("rxnmapper", texts, 0, predictor)

@@ -82,14 +82,7 @@ def test_second_run_in_a_folder__is_refused_and_harmless(tiny, tmp_path, monkeyp
     assert calls == [] and batches(tmp_path) == before and store.owner() is None
 
 
-def test_file_system_without_locks__is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    lacking = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
-    monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", lacking)
-    refuses("no file locks; mount it with locks", run, loaded(tmp_path), output=tmp_path, executor="serial")
-    assert not (tmp_path / FOLDER / "batches").exists()
-
-
-def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path, monkeypatch):
+def test_two_hosts_that_have_lost_their_locks__do_not_both_write_and_without_locks_none(tiny, tmp_path, monkeypatch):
     """As on a network file system, whose server started anew."""
     design, others = loaded(tmp_path), []
     path = store_of(design, tmp_path).folder / "batches" / "run"
@@ -106,6 +99,10 @@ def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path,
     monkeypatch.undo()
     results = run(design, output=tmp_path, executor="serial")
     assert results.equals(tiny.results)
+    lacking = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
+    monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", lacking)
+    refuses("no file locks; mount it with locks", run, design, output=tmp_path / "new", executor="serial")
+    assert not (tmp_path / "new" / FOLDER / "batches").exists()  # nothing was written
 
 
 def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypatch):

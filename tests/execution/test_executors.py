@@ -45,14 +45,6 @@ def batches(count: int, **settings) -> list[Task]:
     return [Task((minimal_cell(**settings),), batch) for batch in range(count)]
 
 
-def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, local, executor):
-    monkeypatch.setattr(clusters, "WORKER_SECONDS", 1)
-    local.scale(0)
-    many, lost = batches(20, n_keys=10_000), "no workers for 1 s; start some.*finished batches are stored"
-    refuses(lost, drained, executor, many)
-    refuses("no workers for 1 s; start some", open_executor(local.scheduler_address).__enter__)
-
-
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypatch):
     """Killed, as by the end of its job, with its worker; and nobody connects to it again."""
@@ -75,14 +67,20 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypa
     assert not again
 
 
-def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, executor):
+def test_silent_scheduler_and_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, executor, local):
     def unanswered():
         raise OSError("Timed out trying to connect")
 
     assert executor._client.rpc.timeout == clusters.BUSY_SECONDS > 30.0
-    monkeypatch.setattr(executor._client, "nthreads", unanswered)
-    monkeypatch.setattr(executor, "_counted", -math.inf)  # workers are counted when it opens, and once a second
-    refuses(r"scheduler is lost.*finished batches are stored$", drained, executor, batches(1))
+    with monkeypatch.context() as silent:
+        silent.setattr(executor._client, "nthreads", unanswered)
+        silent.setattr(executor, "_counted", -math.inf)  # workers are counted when it opens, and once a second
+        refuses(r"scheduler is lost.*finished batches are stored$", drained, executor, batches(1))
+    monkeypatch.setattr(clusters, "WORKER_SECONDS", 1)
+    local.scale(0)
+    many, lost = batches(20, n_keys=10_000), "no workers for 1 s; start some.*finished batches are stored"
+    refuses(lost, drained, executor, many)
+    refuses("no workers for 1 s; start some", open_executor(local.scheduler_address).__enter__)
 
 
 def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp_path):
@@ -126,7 +124,7 @@ def spied(executor, monkeypatch) -> list[int]:
     return turns
 
 
-def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own(monkeypatch):
+def test_short_batches__are_handed_over_several_at_a_time_and_the_next_turn_before_outcomes_are_stored(monkeypatch):
     made = minimal_cell(batch_size=16)
     with open_executor("threads", 1) as executor:
         turns = spied(executor, monkeypatch)
@@ -134,9 +132,6 @@ def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own
     assert sum(turns) == len(found) == 60 and max(turns) > 1
     for batch in (0, 17, 59):
         np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
-
-
-def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
     monkeypatch.setattr(executors, "TASKS_PER_THREAD", 1)
     monkeypatch.setattr(executors, "TURN_SECONDS", 1e-9)
     with open_executor("threads", 1) as executor:
@@ -271,10 +266,7 @@ def test_local_cluster__listens_on_loopback_and_refuses_strangers():
         # Scheduler, nanny and worker, and nothing that serves pages.
         assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
         assert answering(opened) == [] and started.workers() == 1
-
-
-def test_plain_cluster__lets_strangers_in():
-    """The control: without TLS the same attempts succeed."""
+    # The control: without TLS the same attempts succeed.
     place = {"host": "127.0.0.1", "dashboard_address": None}
     nanny = {"cls": PathlessNanny, "options": {"host": "127.0.0.1", "worker_class": PagelessWorker}}
     before = listeners(os.getpid())

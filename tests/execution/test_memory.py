@@ -163,16 +163,13 @@ def test_folder_that_no_way_of_quoting_hands_on__is_refused(name):
     refuses("logs: cannot be written .Not a directory", job_script, Jobs(2, Path("/dev/null")))
 
 
-def test_no_batch_system_and_jobs_that_nobody_can_have__are_one_message(monkeypatch, tmp_path):
+def test_no_batch_system_no_extra_and_jobs_that_nobody_can_have__are_one_message(monkeypatch, tmp_path, in_process):
     for name, stated in (("memory", "much"), ("memory", 8), ("cores", "four"), ("cores", 2.5), ("interface", "eth999")):
         said = rf"jobqueue\.slurm\.{name} = '?{stated}'? in the .* of Dask: give "
         with dask.config.set({f"jobqueue.slurm.{name}": stated}):
             refuses(said, open_executor(Jobs(2, tmp_path)).__enter__)
     monkeypatch.setenv("PATH", str(tmp_path))
     refuses("sbatch: not found on the PATH; submit from a login node", open_executor(Jobs(2, tmp_path)).__enter__)
-
-
-def test_missing_extra__is_one_message(monkeypatch, tmp_path, in_process):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     ended = in_process("submit", write_design(tmp_path), "--show")
     assert ended.returncode == 2 and "not installed; pip install 'simstudy[cluster]', or run --share" in ended.stderr

@@ -284,16 +284,13 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
     assert rows(output) == before
 
 
-def test_share_that_runs__is_refused_a_second_time_but_not_its_neighbour(design, tmp_path):
+def test_share_that_runs_or_of_another_engine__is_refused_but_not_its_neighbour(design, tmp_path, monkeypatch):
     with store_of(design, tmp_path, "1-of-2").locked():
         refuses("in use by process", run_share, design, "1/2", output=tmp_path, executor="serial")
         assert store_of(design, tmp_path).owner().alive
         run_share(design, "2/2", output=tmp_path, executor="serial")
     assert store_of(design, tmp_path).owner() is None
     assert batches(tmp_path)
-
-
-def test_share_of_another_engine__is_refused_by_its_neighbour(design, tmp_path, monkeypatch):
     _, place = run_share(design, "1/4", output=tmp_path, executor="serial")
     for module in (provenance, state):
         monkeypatch.setattr(module, "engine", lambda *_, **__: "another")

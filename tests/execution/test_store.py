@@ -169,7 +169,7 @@ def test_failed_write__leaves_nothing_behind(store, call, number, remedy, monkey
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
 
 
-def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store, monkeypatch):
+def test_batches__are_flushed_together_with_the_folder_that_names_them_less_often_to_a_slow_disk(store, monkeypatch):
     flushed: list[int] = []
     monkeypatch.setattr("simstudy.execution.folder.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
@@ -188,10 +188,7 @@ def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store
     store.flush()
     put(store, 2)
     assert len(flushed) == 4
-
-
-def test_what_takes_long__is_done_less_often(monkeypatch):
-    """Batches are flushed to a slow disk, and the status of very many cells is written, in a share of the time."""
+    # Batches are flushed to a slow disk, and the status of very many cells is written, in a share of the time.
     monkeypatch.setattr("simstudy.execution.store.time.monotonic", lambda: 10.0)
     assert due(9.0, 1.0, 0.02) == 10.0 + 50.0 and due(9.999, 1.0, 0.02) == 10.0 + 1.0
 

@@ -206,16 +206,13 @@ def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
     assert (line.estimate, line.verdict_draws) == ("1 ± 0", "")
 
 
-def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
+def test_further_units_and_reasons__are_those_of_a_table_that_goes_on_as_it_began():
     found = tie(PAIR - PAIR.mean(), 0.2)
     times = 1 + found.further_units / 100
     assert found.verdict == "undecided" and 1.5 < times < 100
     centred = PAIR - PAIR.mean()
     verdicts = [tie(pd.concat([centred] * count), 0.2).verdict for count in (int(times) - 1, int(times) + 2)]
     assert verdicts == ["undecided", "supported"]
-
-
-def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
     near, far = (tie(PAIR, 9.0), {"kind": "larger_than", "value": 9.0, **AGAINST})
     both = simstudy.judge(PAIR, {"near": {"kind": "equals", "value": 0, "margin": 9.0, **AGAINST}, "far": far})
     end = (near.confidence_upper + both.to_dataframe().confidence_upper["near"]) / 2

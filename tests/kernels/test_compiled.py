@@ -153,7 +153,7 @@ def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process_to
     assert all(int(n_compiled) > 0 for n_compiled, _ in runs[2:])
 
 
-def test_kernels__call_no_other_that_is_not_inlined():
+def test_kernels__call_no_other_that_is_not_inlined_under_names_of_one_process():
     """Of two copies of a function, in a process that compiles both, the linker takes either: last bits would differ."""
     for module in modules():
         found = {each: value for each, value in vars(module).items() if isinstance(value, Dispatcher)}
@@ -161,10 +161,7 @@ def test_kernels__call_no_other_that_is_not_inlined():
             called = [found[other] for other in found.keys() & set(each.py_func.__code__.co_names)]
             options = [other.targetoptions for other in called]
             assert all(given.get("forceinline") or not given.get("fastmath") for given in options), each
-
-
-def test_names_of_compiled_code__are_those_of_one_process():
-    """Also of one that was forked: the linker takes equal names for equal code."""
+    # Also of one that was forked: the linker takes equal names for equal code.
     show = (
         "import os\nfrom simstudy.kernels import compiled\nchild = os.fork()\n"
         "child and os.waitpid(child, 0)\nprint(next(compiled.FunctionIdentity._unique_ids))"

@@ -82,13 +82,16 @@ def test_replicates_with_a_number_that_is_not_finite__are_undefined_and_left_out
     np.testing.assert_equal(sums, (np.ones((2, 3, 2)), np.full((2, 3, 3), 2.0)))
 
 
-def test_heads_with_variances_of_either_sign__have_no_correlation_and_blocks_no_undefined_replicates():
+def test_heads_of_either_sign__have_no_correlation_blocks_no_undefined_replicates_and_threads_their_memory():
     products = np.array([[[2.0, 0.5, -1.0]], [[-2.0, 0.5, -1.0]]])
     correlation = sums_over_pairs(np.zeros((2, 1, 2)), products, np.ones((2, 2))).correlation
     np.testing.assert_allclose(correlation, [[np.nan], [2 * 0.5 / np.sqrt(2.0)]])
     numbers, defined = np.arange(12.0).reshape(6, 1, 2), np.array([True, False, True, True, False, False])
     numbers[~defined] = np.nan
     np.testing.assert_array_equal(sum_blocks(numbers, defined, 2), [[[4.0, 6.0]], [[6.0, 7.0]]])
+    made = kept_by_thread(np.zeros)
+    with ThreadPoolExecutor(1) as pool:
+        assert made(3) is made(3) is not pool.submit(made, 3).result()
 
 
 WIDTH = lanes(8)
@@ -107,12 +110,6 @@ def test_queries_that_fill_lanes__are_computed_in_lanes(n_queries, in_lanes, mon
     given.moments()
     given.estimates()
     assert called == 2 * [many_queries if in_lanes else few_queries]
-
-
-def test_kept_memory__is_that_of_one_thread():
-    made = kept_by_thread(np.zeros)
-    with ThreadPoolExecutor(1) as pool:
-        assert made(3) is made(3) is not pool.submit(made, 3).result()
 
 
 # Two arrays of 20 MiB and one of 3: by itself glibc trims what is freed beyond twice the largest array.

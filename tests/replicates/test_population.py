@@ -270,16 +270,7 @@ def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
         assert bounds[name] < 1e-3 * max(abs(expected[name]), 1e-9), name
 
 
-def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
-    cell = cell_of("none")
-    keys, values = RNG.normal(size=(20, 6)), RNG.normal(size=(20, V))
-    points, heads = query_points(cell), key_projections(cell)
-    alone = nw_ensemble(keys, values, points, heads, 0.8).head_estimate.values
-    mapped = nw_ensemble(keys, values, points, heads, 0.8, value_projections=VALUE, output_projections=OUTPUT)
-    np.testing.assert_allclose(mapped.estimate, np.einsum("qhv,hvc->qc", alone, MAPS))
-
-
-def test_population_of_heads__draws_their_value_projections_with_them():
+def test_population_of_heads__draws_their_value_projections_which_are_those_of_nw_ensemble():
     cell = cell_of("random", population=["heads"], batch_size=16, head_seed=4)
     assert cell.population == ("heads",)
     batches = batches_of(cell, 6)
@@ -288,6 +279,12 @@ def test_population_of_heads__draws_their_value_projections_with_them():
     given = [performance(batch, combine_heads(cell), cell.statistics, each).estimate["mean_covariance"]
              for batch, each in zip(batches, overlaps, strict=True)]  # fmt: skip
     assert measured(cell, batches).estimate["mean_covariance"] == pytest.approx(np.mean(given))
+    cell = cell_of("none")
+    keys, values = RNG.normal(size=(20, 6)), RNG.normal(size=(20, V))
+    points, heads = query_points(cell), key_projections(cell)
+    alone = nw_ensemble(keys, values, points, heads, 0.8).head_estimate.values
+    mapped = nw_ensemble(keys, values, points, heads, 0.8, value_projections=VALUE, output_projections=OUTPUT)
+    np.testing.assert_allclose(mapped.estimate, np.einsum("qhv,hvc->qc", alone, MAPS))
 
 
 def reached(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -> Performance:

@@ -182,17 +182,7 @@ def test_expansion__is_that_of_a_grid_of_keys(settings):
     assert discrepancy(prediction, cell, *arrays_of(cell), extent=5.1, step=0.3) < 1e-3
 
 
-def test_windows_that_do_not_meet__have_covariance_zero_in_theory():
-    apart = {"arrangement": "aligned", "query_projections": "opposite", "head_dim": 1}
-    points = {"kind": "points", "points": [[1.0]]}
-    narrow = {"normaliser": {"kind": "compact", "power": 1, "window": 1.2}}
-    _, prediction, _ = compact(queries=points, **apart, **narrow)
-    assert prediction.covariance[0, 0, 1] == 0.0 < prediction.covariance[0, 0, 0]
-    _, overlapping, _ = compact(queries=points, **apart)
-    assert "overlap in part" in overlapping.reason and np.isnan(overlapping.covariance).all()
-
-
-def test_empty_window_rate__is_the_share_of_samples_without_a_key():
+def test_empty_window_rate__is_the_share_of_samples_without_a_key_and_windows_apart_have_covariance_zero():
     settings = {"kind": "compact", "power": 3, "window": 1.0}
     cell, *_ = compact(normaliser=settings, n_heads=1, queries={"kind": "points", "points": [[1.5, 0.5]]})
     cell = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 6})})
@@ -204,6 +194,13 @@ def test_empty_window_rate__is_the_share_of_samples_without_a_key():
     assert abs(empty.mean() - rate) < 4 * error < abs(empty.mean() - 1.1 * rate)
     relu = cell.model_copy(update={"estimator": minimal_cell(normaliser={"kind": "relu", "threshold": -0.5}).estimator})
     assert empty_window_rate(relu, *arrays_of(relu)[1:])[0] == pytest.approx(rate)
+    apart = {"arrangement": "aligned", "query_projections": "opposite", "head_dim": 1}
+    points = {"kind": "points", "points": [[1.0]]}
+    narrow = {"normaliser": {"kind": "compact", "power": 1, "window": 1.2}}
+    _, prediction, _ = compact(queries=points, **apart, **narrow)
+    assert prediction.covariance[0, 0, 1] == 0.0 < prediction.covariance[0, 0, 0]
+    _, overlapping, _ = compact(queries=points, **apart)
+    assert "overlap in part" in overlapping.reason and np.isnan(overlapping.covariance).all()
 
 
 @pytest.mark.parametrize("settings, word", [

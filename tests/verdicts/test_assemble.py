@@ -82,7 +82,7 @@ def test_measures_by_query__average_to_those_of_the_cell(results):
     assert "query" not in other.dims and "query_point" not in other
 
 
-def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_once(tmp_path, monkeypatch):
+def test_theory__of_cells_that_differ_in_weights_or_that_a_claim_asked_for_is_computed_once(tmp_path, monkeypatch):
     planned = loaded(tmp_path, varied(combination=["uniform", "sum"], hue=None)).cells
     alone = [next(predict([each])) for each in planned]
     calls = watched(monkeypatch, predictions.theory, "leading_order")
@@ -91,9 +91,6 @@ def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_
     errors = [[each["leading"].measures["mse"] for each in theories] for theories in (together, alone)]
     np.testing.assert_array_equal(*errors)
     assert len(set(errors[0])) == 12
-
-
-def test_theory__that_an_open_claim_asked_for_is_not_evaluated_again_for_the_results(tmp_path, monkeypatch):
     calls = watched(monkeypatch, predictions.theory, "exact_moments")
     design = few_keys(stop="both", max_replicates=512)
     run(design, output=tmp_path, executor="serial")
@@ -238,7 +235,7 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     assert QueryControl([planned(one), planned(many, "other")])(one, performance) is not performance
 
 
-def test_theory_of_many_features__is_evaluated_in_pieces_at_fewer_points(monkeypatch):
+def test_theory__of_many_features_is_evaluated_in_pieces_and_far_from_all_keys_damped(monkeypatch):
     cell, points = random_points(n_keys=60), np.random.default_rng(0).normal(size=(50, 6))
     whole = query_control._theory(cell, points)
     monkeypatch.setattr(query_control, "NUMBERS", 7 * 6 * cell.heads.n_heads**2)
@@ -246,6 +243,10 @@ def test_theory_of_many_features__is_evaluated_in_pieces_at_fewer_points(monkeyp
         np.testing.assert_allclose(values, whole[name], rtol=1e-12)
     few, many = (query_control._log2_most(random_points(n_features=d)) for d in (6, 4096))
     assert few == query_control.LOG2_MOST > many
+    # Means of outcomes of amplitude 1 differ by 2 at most; undamped, the term of order 1/n is 148.
+    cell = random_points(n_keys=100, n_heads=4, n_features=8, bandwidth=0.3, arrangement="orthogonal")
+    theory = damped_leading_order(cell, *arrays_of(cell)[:2], np.random.default_rng(0).normal(scale=1.5, size=(500, 8)))
+    assert 0.9 < np.nanmax(np.abs(theory.bias)) < 2.0
 
 
 @pytest.mark.parametrize("settings", [
@@ -262,10 +263,3 @@ def test_expectation_of_theory__is_as_wrong_as_its_error_says(settings):
     for log2 in (query_control.LOG2_FEWEST, query_control.LOG2_FEWEST + 1):
         for name, values in query_control._expected(cell, log2).items():
             assert abs(values.mean() - known[name].mean()) < 3.5 * values.std(ddof=1) / np.sqrt(len(values)), name
-
-
-def test_theory_far_from_all_keys__errs_by_no_more_than_a_mean_of_outcomes_may():
-    """Means of outcomes of amplitude 1 differ by 2 at most; undamped, the term of order 1/n is 148."""
-    cell = random_points(n_keys=100, n_heads=4, n_features=8, bandwidth=0.3, arrangement="orthogonal")
-    theory = damped_leading_order(cell, *arrays_of(cell)[:2], np.random.default_rng(0).normal(scale=1.5, size=(500, 8)))
-    assert 0.9 < np.nanmax(np.abs(theory.bias)) < 2.0

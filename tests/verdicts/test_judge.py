@@ -97,7 +97,7 @@ def test_slope__is_that_of_least_squares_with_the_error_of_its_derivatives(scale
     assert found.estimate == pytest.approx(expected.value) and found.mcse == pytest.approx(expected.mcse)
 
 
-def test_theory__agreement_within_the_margin_and_only_where_it_applies():
+def test_theory__agreement_within_the_margin_where_it_applies_with_its_numerical_error():
     stated = claim(kind="agrees_with_theory", margin=0.2)
     accounts = cells([1.0, 1.0, 5.0], noise=0.01)
     assert verdict(stated, accounts, theory=predictions(1.0, 1.05, np.nan)) == "supported"
@@ -105,9 +105,6 @@ def test_theory__agreement_within_the_margin_and_only_where_it_applies():
     assert verdict(stated, accounts, theory=predictions(np.nan, np.nan, np.nan)) == "undecided"
     (one,) = compare(stated, accounts, ("x",), predictions(0.0, 1.0, np.nan))  # nothing is a ratio to 0
     assert one.statistic.endswith(", one of 1 cells with theory among 3")
-
-
-def test_numerical_error__enters_beside_the_monte_carlo_error():
     stated = claim(kind="agrees_with_theory", source="exact", margin=0.2)
     accounts = cells([2.0], noise=0.01)
     (plain,) = compare(stated, accounts, ("x",), predictions(2.0))

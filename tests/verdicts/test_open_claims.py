@@ -86,14 +86,7 @@ def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each(
     assert wanted(accounts, a=step) == [7, target(2.0, done=6)]
 
 
-def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
-    accounts = [*accounts_of([2.0, 2.0], "other", stop="precision"), *accounts_of([2.0, 2.0])]
-    accounts[2].performance = None
-    both = {"a": claim(kind="larger_than", grid="other"), "b": claim(kind="larger_than")}
-    assert wanted(accounts, **both) == [DONE, DONE, CEILING, target(2.0, LEVEL / 2)]
-
-
-def test_theory__counts_with_its_error(monkeypatch):
+def test_theory__counts_with_its_error_and_cells_without_a_measure_want_more(monkeypatch):
     def predict(planned, told):
         return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
 
@@ -101,6 +94,10 @@ def test_theory__counts_with_its_error(monkeypatch):
     stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
     for error in (0.0, 1.0):
         assert wanted(accounts_of([8.0]), a=stated) == [target(2.0 / (1.0 + error) ** 0.5)]
+    accounts = [*accounts_of([2.0, 2.0], "other", stop="precision"), *accounts_of([2.0, 2.0])]
+    accounts[2].performance = None
+    both = {"a": claim(kind="larger_than", grid="other"), "b": claim(kind="larger_than")}
+    assert wanted(accounts, **both) == [DONE, DONE, CEILING, target(2.0, LEVEL / 2)]
 
 
 def design_of(threshold: float, stop: str = "verdict", ceiling: int = 8192):

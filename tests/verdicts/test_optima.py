@@ -77,14 +77,11 @@ def one_profile(values: list[float], **entries) -> Comparison:
     return found
 
 
-def test_optimum__without_a_choice_or_a_value_says_so():
+def test_optimum__without_a_choice_or_a_value_says_so_and_its_set_is_at_the_level_that_is_asked():
     assert one_profile([2.0, 1.0, 2.0], value=2.0, ratio=2.0).reason == "every level with a value lies within the ratio"
     nowhere = one_profile([2.0, np.nan, 3.0], value=2.0, ratio=1.1)
     assert nowhere.reason == "no level with a value lies within the ratio"
     assert decide([one_profile([2.0, 1.0, np.nan], value=2.0, ratio=1.1)], 0.01).verdict == "supported"
-
-
-def test_set_of_possible_optima__is_at_the_level_that_is_asked():
     found = one_profile([1.0, 1.04, 3.0], value=1.0, ratio=1.1)
     apart = exact_estimates([{"x": 1.0}, {"x": 2.0}], [1.0, 1.04], 0.01).combine({1: 1.0, 0: -1.0})
     p = 2 * float(p_above(apart, 0.0))  # of the second level, by Bonferroni's correction for two others
@@ -144,6 +141,9 @@ def test_violated_share__takes_values_that_differ_by_rounding_for_ties():
     for order in ([0, 1, 2], [1, 0, 2]):
         assert violated_share(index[order], np.array([[3.0, 1.0, 2.0]]))[0] == 0.5
     assert np.isnan(violated_share(index[:2], np.array([[3.0, 1.0]]))[0])
+    # Otherwise the measure would have to rise from the first cell to the second.
+    of = selected([40.0, 0.0, 80.0], [0.5 - 1e-16, 0.5, 0.8])
+    assert wrong_share(of, at_most=0.0).evidence.in_favour < 1e-6
 
 
 def test_wrong_pairs__compares_within_levels_and_knows_its_error():
@@ -183,12 +183,6 @@ def test_pair_whose_index_is_in_doubt__is_proven_no_better_than_its_order(values
     order = p_below(of.diversity.combine({0: 1.0, 1: -1.0}), 0.0)
     assert wrong_share(selected(values, [1.0, 3.5])).evidence[side] < 0.01 * order
     assert wrong_share(of).evidence[side] == pytest.approx(order)
-
-
-def test_values_of_an_index_that_rounding_tells_apart__are_one():
-    """Otherwise the measure would have to rise from the first cell to the second."""
-    of = selected([40.0, 0.0, 80.0], [0.5 - 1e-16, 0.5, 0.8])
-    assert wrong_share(of, at_most=0.0).evidence.in_favour < 1e-6
 
 
 @pytest.mark.parametrize("bound", [0.16, 0.1661, 0.1673, 0.33, 0.335, 0.59, 0.99])
@@ -279,15 +273,12 @@ def test_level_that_may_be_least__is_found_at_its_share_of_the_level():
     assert wide[1] > narrow[1] + 1e-4
 
 
-def test_optimum_at_an_end__is_certain_there():
+def test_optimum_at_an_end__is_certain_there_and_too_many_ways_give_no_verdict():
     of = profiles_in([[1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 5.0, 4.0, 3.0, 1.0]])
     found = slope(of, 2.0, 0.01)
     assert found.estimate == pytest.approx(2.0) and found.evidence.in_favour == 0.0 and found.mcse == 0.0
     of.estimates.n_blocks[3] = 63
     assert slope(of, 2.0, 0.01).reason.startswith("63 blocks")
-
-
-def test_too_many_ways__give_no_verdict_and_say_why():
     found = slope(profiles_in([[1.0] * 5] * 4, z=2.0 ** np.arange(4)))
     assert found.evidence == (1.0, 1.0) and found.reason == f"levels may be least in more than {MOST_WAYS} ways"
 

@@ -276,7 +276,7 @@ def table() -> pd.DataFrame:
 
 
 @pytest.mark.rare
-def test_z_scores_of_exact_moments_look_standard_normal(table):
+def test_z_scores_of_exact_moments_look_standard_normal_also_of_keys_that_are_not_gaussian(table):
     z = table["z"].to_numpy()
     assert len(z) >= 200
     assert np.isfinite(z).all()
@@ -284,10 +284,6 @@ def test_z_scores_of_exact_moments_look_standard_normal(table):
     share = table["numerical_error"] / table["mcse"]
     assert (share[:N_CONFIGURATIONS] < 0.01).all() and share[N_CONFIGURATIONS:].median() < 0.5
     assert judge(z) == []
-
-
-@pytest.mark.rare
-def test_keys_that_are_not_gaussian(table):
     other = table[N_CONFIGURATIONS:]
     assert judge(other["z"].to_numpy()) == []
     assert judge(other["z_signal_dropped"].fillna(other["z"]).to_numpy())

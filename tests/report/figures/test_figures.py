@@ -217,7 +217,7 @@ def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(leading, times,
     assert f"arrows: 1 point beyond the strip, the furthest by {told}" in reading(drawing)
 
 
-def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(leading):
+def test_axis__begins_at_zero_where_that_costs_little_panels_say_what_they_do_and_crowded_levels_are_thinned(leading):
     near = with_levels(leading, "empirical", [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.35])
     near.correlation.loc[{"source": "leading"}] = near.correlation.sel(source="empirical")
     drawing = draw(single(), "f", near)
@@ -226,9 +226,6 @@ def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(lead
     drawing = draw(single(), "f", far)
     assert drawing.axes[0].get_ylim()[0] > 1 and "y does not begin at 0" in reading(drawing)
     assert "begin at 0" not in reading(draw(single(y_scale="log"), "f", far))
-
-
-def test_panels_with_axes_of_their_own__say_so(leading):
     where = {"n_keys": 400}
     apart = draw(single(where=where, y="squared_bias", panel="regression"), "f", leading)
     assert "panels have y axes of their own" in reading(apart)
@@ -237,9 +234,6 @@ def test_panels_with_axes_of_their_own__say_so(leading):
     apart.draw_without_rendering()
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
     assert "axes of their own" not in reading(draw(single(where=where, panel="regression"), "f", leading))
-
-
-def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_of(leading):
     cells = chosen(single(), leading).isel(cell=np.tile(np.arange(7), 2))
     levels = np.geomspace(1, 2, 7)
     cells = cells.assign_coords(spread=("cell", np.concatenate([levels, levels * 1.04]).round(3)))

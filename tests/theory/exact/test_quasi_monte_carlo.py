@@ -57,9 +57,13 @@ def test_errors_stated_are_those_of_independent_scramblings(monkeypatch, few_poi
     assert not ((low < squares * 4) & (squares * 4 < high)).all()
 
 
-def test_kernels_too_narrow_for_quadrature(few_points):
+def test_kernels_too_narrow_for_quadrature_have_errors_and_neither_noise_nor_signal_zero_variance(few_points):
     cell = make_cell(5, 3, 2, 2, "distance", 0.3, regression=RIDGE)
     assert 1e-6 < predict(cell, HEADS, QUERY).covariance_error.max() < 0.01
+    for p in (1, 2):
+        heads = HEADS[:, :, :p]
+        prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY)
+        assert prediction.reason == "" and not prediction.covariance.any()
 
 
 def test_dot_products_with_keys_on_a_sphere_are_distances():
@@ -121,14 +125,7 @@ def test_queries_without_convergence_are_blank():
     assert "1 of 2 queries" in prediction.reason
 
 
-def test_neither_noise_nor_signal_leaves_zero_variance():
-    for p in (1, 2):
-        heads = HEADS[:, :, :p]
-        prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY)
-        assert prediction.reason == "" and not prediction.covariance.any()
-
-
-def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
+def test_error_bounds_hold_for_every_sign_are_attained_by_some_and_need_no_variance():
     n_queries, n_heads, rng = 3, 3, np.random.default_rng(20240612)
     roots = rng.normal(size=(n_queries, n_heads, n_heads + 2))
     covariance, scale = roots @ roots.mT, 1e-6
@@ -153,9 +150,6 @@ def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
             assert abs(value - averages[name]) <= (1 + 1e-4) * average_bounds[name]
     assert max(largest.values()) <= 1 + 1e-4
     assert min(largest.values()) > 0.3
-
-
-def test_one_head_without_variance_has_errors_without_a_warning():
     zero = np.zeros((1, 1))
     prediction = ExactPrediction(zero + 0.2, zero[..., None], zero[0], zero, zero[..., None], zero[0], "")
     errors = measures.measure_errors_by_query(prediction, (1.0,))  # a warning would be an error
