@@ -11,10 +11,14 @@ if __name__ == "__main__" and sys.path[0] == os.getcwd():
 
 import contextlib
 import gc
+import platform
 import signal
 import threading
+import traceback
 from collections.abc import Sequence
 from typing import Any
+
+from simstudy.errors import UserError, printable
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
@@ -33,22 +37,18 @@ def main() -> None:
     catch_signals()
     open_standard_streams()
     threading.excepthook = sys.unraisablehook = _caught_elsewhere
-    try:
-        sys.exit(_outcome())
-    finally:
-        # While Python ends, nobody could catch an exception; the second Ctrl-C ends the process at once.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        # Python would look for cycles among all that is left, which takes a fifth of a short run.
-        gc.freeze()
+    code = _outcome()
+    # While Python ends, nobody could catch an exception; the second Ctrl-C ends the process at once.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    # Python would look for cycles among all that is left, which takes a fifth of a short run.
+    gc.freeze()
+    sys.exit(code)
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; a mistake of the user becomes a message and exit code 2."""
-    import typer
-
-    from simstudy.commands import app
-    from simstudy.errors import UserError
+    from simstudy.commands import app, typer
 
     os.environ["MPLBACKEND"] = "agg"  # as for all files; Jupyter hands on its own, which may not be installed here
     try:
@@ -91,11 +91,11 @@ def open_standard_streams() -> None:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def _outcome() -> int:
+def _outcome() -> Any:
     try:
         return command()
-    except SystemExit:
-        raise
+    except SystemExit as ended:
+        return ended.code
     except BaseException as error:
         # An import, or code in C, may turn the exception of a signal into one of its own.
         if _received or isinstance(error, (Interrupted, KeyboardInterrupt)):
@@ -106,18 +106,19 @@ def _outcome() -> int:
 
 
 def _tell(error: BaseException) -> None:
-    try:
-        from simstudy.report.terminal import tell
-    except Exception as reason:
-        _write_stderr(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
-    else:
-        tell(error)
+    """Say that the program has a defect, with its traceback, or that it lacks a library."""
+    if isinstance(error, ImportError):
+        _write_stderr(f"error: simstudy is not installed as it should be ({error!a}); install it again")
+        return
+    text = "".join(traceback.format_exception(error))
+    said = "error: a defect of simstudy, not of what you asked for; please report it with these lines"
+    _write_stderr(said, *f"{sys.argv}\nPython {sys.version} on {platform.platform()}\n{text}".splitlines())
 
 
-def _write_stderr(text: str) -> None:
-    """Print a text of our own without importing anything: what was interrupted may be an import."""
+def _write_stderr(*lines: str) -> None:
+    """Print lines without importing what draws: what was interrupted, or is missing, may be an import."""
     with contextlib.suppress(OSError):
-        os.write(2, f"{text}\n".encode())
+        os.write(2, "".join(f"{printable(line)}\n" for line in lines).encode())
 
 
 def _caught_elsewhere(event: Any) -> None:

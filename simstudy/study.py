@@ -29,7 +29,7 @@ from simstudy.design.settings.cell import Cell, selected
 from simstudy.design.settings.choices import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.records import hint
 from simstudy.errors import PrecisionWarning, UserError, require_extra
-from simstudy.execution.provenance import STATUS_FILE, Status, is_done, provenance, read_status
+from simstudy.execution.provenance import Status, is_done, provenance, read_status
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, store_of
 from simstudy.replicates.allocation import sized
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
@@ -118,7 +118,7 @@ def run(
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
         results, status, notes = complete(loaded, output=output, observer=told, executor=executor, workers=workers)
-    lines = [missed_line(status, loaded), undecided_line(cells_of(results), loaded) if loaded.claims else ""]
+    lines = [missed_line(status, loaded), undecided_line(cells_of(results), loaded)]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, texts)):
             warnings.warn(text, kind, stacklevel=2)
@@ -175,19 +175,19 @@ def complete(
     """Run a study as `simstudy.run` says; also return where its cells stand, and what to tell of how that went."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
-    names = store.files.names()
-    stated = store.read_json(PROVENANCE_FILE).get("design_file") if names else None
-    if design.path is not None and isinstance(stated, str):
-        name, other = "", Path(os.path.normpath(store.folder.absolute() / stated))  # from there, as both may have moved
-        with contextlib.suppress(UserError):  # it is no design any more, or gone
-            name = name_of(read_design(other).tables)
-        if name == design.study.name and not os.path.samefile(other, design.path):
-            remedy = "give one of them another name, or choose another --output"
-            raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
-    if STATUS_FILE in names:  # there is nothing to do if all that a run would write lies there
+    if os.path.isdir(store.folder):
         with store.locked():
-            device = "cuda" if executor == "cuda" else "cpu"
-            if (status := read_status(design, store)) and is_done(status, store, device):
+            stated, name = store.read_json(PROVENANCE_FILE).get("design_file"), ""
+            if design.path is not None and isinstance(stated, str):
+                other = Path(os.path.normpath(store.folder.absolute() / stated))  # from there, as both may have moved
+                with contextlib.suppress(UserError):  # it is no design any more, or gone
+                    name = name_of(read_design(other).tables)
+                if name == design.study.name and not os.path.samefile(other, design.path):
+                    said = f"{store.folder}: holds the results of {other}, whose study has the same name"
+                    raise UserError(f"{said}; give one of them another name, or choose another --output")
+            # There is nothing to do if all that a run would write lies there.
+            status = read_status(design, store)
+            if status and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 return read_results(store), status, []
     from simstudy.execution.executors import Jobs, open_executor, require_memory
     from simstudy.execution.state import RunState
@@ -208,15 +208,14 @@ def complete(
             state.run(opened, RunState.tell, observer)
             state.write_status()
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
-            how: dict[str, Any] = {"executor": by, "workers": opened.workers()}
+            machine = provenance(opened.device, [planned.cell for planned in design.cells])
+            how: dict[str, Any] = {"executor": by, "workers": opened.workers(), **state.tally()}
+        how |= {name: machine[name] for name in ("device", "processor", "system")}
         store.flush()  # a disk that took no batch takes no results
-        how |= state.tally()
         with threadpool_limits(limits=1):
             joined, details = assemble(design, state.accounts, partial(observer, state), opened.device, theories)
             judged = judge(design, state.accounts, theories)
         results = xr.merge([joined, judged, *_zipped(design)], combine_attrs="override")
-        machine = provenance(opened.device, [planned.cell for planned in design.cells])
-        how |= {name: machine[name] for name in ("device", "processor", "system")}
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
         path = store.write_dataset(RESULTS_FILE, tree := tree_of(results))
@@ -224,9 +223,9 @@ def complete(
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
-        damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
-        notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
-        return tree, state.write_status(opened.device), notes
+        if damaged := how["batches_damaged"]:
+            opened.aside.append(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+        return tree, state.write_status(opened.device), opened.aside
 
 
 def require_trust(cells: Iterable[Cell]) -> None:

@@ -7,6 +7,7 @@ Names below it are opened by the descriptor of the folder above, and none may be
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import re
 import stat
@@ -27,6 +28,12 @@ _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+
 """Names that the program deletes: no others are."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last of a name with a zero byte
+_MANY, _LOCKS = (
+    "allow more open files (ulimit -n 256)",
+    "mount it with file locks (flock), or choose an --output on another",
+)
+_REMEDIES = dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY)
+_REMEDIES |= dict.fromkeys((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), _LOCKS)
 
 
 class Missing(UserError):
@@ -50,7 +57,7 @@ class Folder:
     root: Path
     below: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def path(self) -> Path:
         """Path of the folder, for people."""
         return self.root.joinpath(*self.below)
@@ -61,7 +68,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Names of what lies here, in order; nothing if there is no such folder."""
-        with self.told(), contextlib.suppress(*_ABSENT), self._opened() as folder:
+        with self.told(), contextlib.suppress(*_ABSENT), self._above() as (folder, _):
             return sorted(os.listdir(folder))
         return []
 
@@ -95,11 +102,11 @@ class Folder:
 
     def write(self, name: str, content: bytes | Iterable[bytes], flush: bool = True, mode: int = 0o666) -> Path:
         """Write a file, or its parts, beside its place and rename it into place; a failure leaves nothing behind."""
-        aside, partial = uuid.uuid4().hex, self.at(ASIDE)
+        aside = uuid.uuid4().hex
         with (
             self.told(name, "written"),
-            partial._opened(make=True) as beside,
-            self._above(name, True) as (folder, last),
+            self._above(f"{ASIDE}/{aside}", make=True) as (beside, _),
+            self._above(name, make=True) as (folder, last),
         ):
             self._require_ours(name, folder, last)
             try:
@@ -123,10 +130,11 @@ class Folder:
             with contextlib.suppress(OSError, UserError), self._above(name) as (folder, last):
                 os.unlink(last, dir_fd=folder)
 
-    def flush(self, name: str = "") -> None:
-        """Wait until a file, or this folder, is on disk; UserError if the disk does not take it."""
-        with self.told(name, "written"), self._file(name, os.O_RDONLY) if name else self._opened() as opened:
+    def flush(self, name: str) -> None:
+        """Wait until a file and its name are on disk; UserError if the disk does not take it."""
+        with self.told(name, "written"), self._above(name) as (folder, _), self._file(name, os.O_RDONLY) as opened:
             _flush(opened)
+            _flush(folder)
 
     @contextlib.contextmanager
     def locked(self, name: str, content: bytes) -> Iterator[None]:
@@ -141,11 +149,6 @@ class Folder:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise Held(f"{self.path}: in use") from None
-                except OSError as error:
-                    if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                        raise
-                    remedy = "mount it with locks (flock), or choose an --output on another"
-                    raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:
@@ -157,7 +160,7 @@ class Folder:
     def require_ours(self) -> None:
         """Refuse links, pipes and files of others where the program writes."""
         for folder in (self, *map(self.at, _HELD)):
-            with folder.told(), contextlib.suppress(*_ABSENT), folder._opened() as opened:
+            with folder.told(), contextlib.suppress(*_ABSENT), folder._above() as (opened, _):
                 for entry in sorted(os.listdir(opened)):
                     folder._require_ours(entry, opened, entry, folders=True)
 
@@ -170,9 +173,8 @@ class Folder:
             if what == "read" and isinstance(error, _ABSENT):
                 raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
             wrong = "free space, mend permissions or name another folder"
-            remedy = wrong if what == "written" else "mend the disk or its permissions"
-            if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
-                remedy = "allow more open files (ulimit -n 256)"
+            usual = wrong if what == "written" else "mend the disk or its permissions"
+            remedy = _REMEDIES.get(getattr(error, "errno", 0) or 0, usual)
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path / name}: cannot be {what} ({reason}); {remedy}, and run again") from error
 
@@ -202,34 +204,29 @@ class Folder:
                 os.close(opened)
 
     @contextlib.contextmanager
-    def _above(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _above(self, name: str = "", make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder that a name stands in, name by name; a link below its root is refused."""
         *between, last = name.split("/")
-        with self.at(*between)._opened(make) as folder:
-            yield folder, last
-
-    @contextlib.contextmanager
-    def _opened(self, make: bool = False) -> Iterator[int]:
-        """Open the folder, name by name; a link below its root is refused."""
         path = self.root
         with contextlib.ExitStack() as held:
             if make:
                 path.mkdir(parents=True, exist_ok=True)
             opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             held.callback(os.close, opened)
-            for name in self.below:
-                path, above = path / name, opened
+            for each in (*self.below, *between):
+                path, above = path / each, opened
                 if make:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, dir_fd=above)
+                        os.mkdir(each, dir_fd=above)
                 try:
-                    opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=above)
+                    opened = os.open(each, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=above)
                 except OSError as error:
                     if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                         raise
-                    found = os.stat(name, dir_fd=above, follow_symlinks=False)
+                    found = os.stat(each, dir_fd=above, follow_symlinks=False)
                     raise _in_the_way(path, found.st_mode, "folder") from None
                 held.callback(os.close, opened)
-            yield opened
+            yield opened, last
 
 
 def _flush(opened: int) -> None:

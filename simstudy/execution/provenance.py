@@ -152,7 +152,6 @@ class CellStatus(Record):
     stored: int  # Batches that are stored of those wanted so far
     target: int  # How many are wanted so far
     expected: int  # How many the precision will take
-    looked: bool = False
     finished: bool = False  # It wants nothing more
     reached: bool = False  # It has its precision
     cut: bool = False  # The budget stopped it

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
+from simstudy.design.measures import HEAD_MEASURES, MEASURES, PAIR_MEASURES
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Outcome, Task, run_tasks
@@ -99,7 +99,6 @@ class CellProgress:
             **{name: getattr(self, name) for name in names},
             **furthest,
             stored=self.target - self.missing,
-            looked=self.done > 0,
             finished=self.finished and not self.cut,
             reached=self.finished and self.reached,
             defined=self.performance is not None,
@@ -308,19 +307,19 @@ class RunState:
             raised += [account for account, _ in further]
         return raised
 
-    def _read(self, account: CellProgress, numbers: Sequence[int]) -> tuple[list[Any], set[int]]:
-        """Return the moments of batches folded together, or what each tells of a population; and which are damaged."""
+    def _read(self, account: CellProgress, count: int) -> tuple[list[Any], set[int]]:
+        """Return the first batches folded together, or what each tells of a population; and which are damaged."""
         cell, identity = account.planned.cell, account.identity
-        halvings = 0 if cell.population else halvings_of(len(numbers))
+        halvings = 0 if cell.population else halvings_of(count)
         folded = self._store.stored(identity).get("folded")
         parts, damaged, first, within = list[Any](), set[int](), 0, halvings
         # What was folded before goes on where it ended; else each piece holds whole blocks.
-        if folded and folded.n_batches <= len(numbers):
+        if folded and folded.n_batches <= count:
             parts = [*self._store.read_batches(identity, ["folded"], cell).values()]
             first, within = (folded.n_batches, folded.halvings) if parts else (0, halvings)
         step = max(PIECE, (1 << within) // N_BLOCKS)
-        for start in range(first, len(numbers), step):
-            piece = numbers[start : start + step]
+        for start in range(first, count, step):
+            piece = range(start, min(start + step, count))
             read = self._store.read_batches(identity, piece, cell)
             damaged |= set(piece) - read.keys()
             found: list[Any] = [read[number] for number in piece if number in read]
@@ -332,7 +331,7 @@ class RunState:
         if account.kept and account.kept[0] == account.target:
             account.done, account.performance, account.failed = account.kept
         else:
-            whole, damaged = self._read(account, range(account.target))
+            whole, damaged = self._read(account, account.target)
             named = {(account.identity, batch) for batch in damaged}
             if named & self._written:
                 remedy = "check the disk of the outputs, and run again"
@@ -386,7 +385,7 @@ class RunState:
             yield entry_of(identity, 0, n * alone, 0, summary), summary
             if alone:
                 return
-            (moments, damaged), whole = self._read(first, range(n)) if halvings else ([], {0}), 0
+            (moments, damaged), whole = self._read(first, n) if halvings else ([], {0}), 0
             if not damaged:
                 whole = whole_batches(n)
                 sums = (each[: whole * N_BLOCKS >> halvings] for each in moments[0][:5])
@@ -424,15 +423,10 @@ def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...
     """Number of batches, performance and failures of a finished cell; None without, or if a measure is not there."""
     if known.measures is None:
         return None
-    n_blocks, n_heads = len(block_lengths(known.looks[-1])), cell.n_members
-    averaged = dict.fromkeys({*MEASURES, *cell.statistics, "failure_rate"} - {ATTENDED}, ()) | {"hdi": (len(INDICES),)}
-    shapes = averaged | dict.fromkeys(HEAD_MEASURES, (n_heads,)) | dict.fromkeys(PAIR_MEASURES, (n_heads, n_heads))
-    shapes |= {f"{name}_by_query": (cell.n_queries,) for name in MEASURES}
-    of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
-    found, failed = Performance._make(known.measures[:-1]), known.measures[-1]
-    tables, wanted = (found.estimate, found.mcse, found.widening or {}, found.contribution), (*[shapes] * 3, of_blocks)
-    shown = ({name: np.shape(v) for name, v in table.items()} for table in tables)
-    whole = all(each.items() <= has.items() for each, has in zip(wanted, shown, strict=True))
+    *measures, failed = known.measures
+    found = Performance._make(measures)
+    names = {*MEASURES, *HEAD_MEASURES, *PAIR_MEASURES, *cell.statistics, "hdi", "failure_rate"} - {ATTENDED}
+    whole = all(names <= table.keys() for table in (found.estimate, found.mcse, found.widening or {}))
     return (known.looks[-1], found, failed) if whole else None
 
 

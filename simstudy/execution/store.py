@@ -332,7 +332,6 @@ class Store:
         if self._unflushed:
             self._unflushed = False
             self.files.flush(self._own)
-            self.files.at("batches").flush()
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
     def read_batches(self, identity: str, keys: Iterable[int | str], cell: Cell) -> dict[int | str, Any]:

@@ -135,12 +135,11 @@ def status_table(status: Status, design: Design) -> Table:
 
 
 def _state(cell: CellStatus) -> str:
-    if not cell.looked and cell.stored == cell.expected:
-        return f"{cell.stored} batches"
     if cell.cut:
         return "budget spent"
     if not cell.finished:
-        return f"{cell.stored} of about {cell.expected} batches"
+        of = "" if cell.stored == cell.expected else f" of about {cell.expected}"
+        return f"{cell.stored}{of} batches"
     if not cell.defined:
         return "stopped: estimates undefined"
     return "done" if cell.reached else "short of the target"
@@ -182,6 +181,8 @@ def missed_line(status: Status, design: Design) -> str:
 
 def undecided_line(results: xr.Dataset, design: Design) -> str:
     """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
+    if not design.claims:
+        return ""
     names, remedies = [], []
     undecided = (results.verdict == "undecided") & (results.expected_verdict != "undecided")
     known = results.claim[undecided & np.isfinite(results.verdict_estimate)].values.tolist()

@@ -3,9 +3,6 @@
 import contextlib
 import importlib.util
 import os
-import platform
-import sys
-import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -87,10 +84,3 @@ def _print(console: Console, *what: RenderableType, soft_wrap: bool = True) -> N
         # Nobody can be told that errors cannot be told.
         if console is _output:
             raise UserError(f"standard output cannot be written ({error.strerror}); mend where it goes") from None
-
-
-def tell(error: BaseException) -> None:
-    """Say that the program has a defect, with its traceback."""
-    fail("a defect of simstudy, not of what you asked for; please report it with these lines")
-    text = "".join(traceback.format_exception(error))
-    warn(*f"{sys.argv}\nPython {sys.version} on {platform.platform()}\n{text}".splitlines())

@@ -64,7 +64,7 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
 
     run(design, output=tmp_path, executor="serial", observer=watch)
     assert set(known) == {(False, False), (True, True)}
-    during = [found for found in seen if not any(cell.looked for cell in found.cells)]  # told before the first batch
+    during = [found for found in seen if not any(cell.measure for cell in found.cells)]  # told before the first batch
     assert len(during) > 3
     counts = [sum(cell.stored for cell in found.cells) for found in during]
     assert counts[0] == 0 and counts == sorted(counts) and counts[-1] > counts[1]

@@ -90,13 +90,13 @@ def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
     assert ",'=[/]$_{$," in cells and ",=" not in cells
 
 
-def test_defect__is_told_with_its_traceback_and_steers_no_terminal(monkeypatch, capsys):
+def test_defect__is_told_with_its_traceback_and_steers_no_terminal(monkeypatch, capfd):
     def fail() -> int:
         raise KeyError("x\n\x1b[2J")
 
     monkeypatch.setattr(process, "command", fail)
     assert process._outcome() == 70
-    first, *lines = capsys.readouterr().err.splitlines()
+    first, *lines = capfd.readouterr().err.splitlines()
     assert first == "error: a defect of simstudy, not of what you asked for; please report it with these lines"
     assert "Traceback (most recent call last):" in lines and "".join(lines).isprintable()
 
