@@ -6,7 +6,6 @@ import importlib.util
 import operator
 import os
 import platform
-import queue
 import re
 import resource
 import sys
@@ -239,7 +238,6 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | 
 
 def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tuple[Task, Outcome]]:
     """Yield each task of streams, to which others may be added meanwhile, with its outcome, in order of completion."""
-    ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
     flying: dict[Future, list[Task]] = {}
     waiting: deque[Task] = deque()
     seconds = TURN_SECONDS
@@ -255,26 +253,22 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         while waiting and len(flying) < places:
             length = max(1, min(int(TURN_SECONDS / seconds), len(waiting) // places))
             turn = [waiting.popleft() for _ in range(length)]
-            future = executor.submit(compute, turn, executor.device, engine(executor.device))
-            flying[future] = turn
-            future.add_done_callback(ended.put)
+            flying[executor.submit(compute, turn, executor.device, engine(executor.device))] = turn
 
     supply()
     while flying:
-        try:
-            future = ended.get(timeout=WAIT_SECONDS)
-        except queue.Empty:
+        done, _ = concurrent.futures.wait(flying, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
+        if not done:
             executor.wait_for_workers()
-            continue
-        tasks = flying.pop(future)
-        found = executor.result(future)
-        if isinstance(found, Unlike):
-            executor.set_aside(found)
-            waiting.extendleft(reversed(tasks))
-        else:
-            seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
-            supply()  # before its outcomes are stored, so that no worker waits for the disk
-            yield from zip(tasks, found, strict=True)
+        for future in done:
+            tasks, found = flying.pop(future), executor.result(future)
+            if isinstance(found, Unlike):
+                executor.set_aside(found)
+                waiting.extendleft(reversed(tasks))
+            else:
+                seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
+                supply()  # before its outcomes are stored, so that no worker waits for the disk
+                yield from zip(tasks, found, strict=True)
         supply()
 
 

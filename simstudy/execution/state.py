@@ -43,6 +43,7 @@ class CellProgress:
     """Where one planned cell stands: ``target`` batches are wanted, ``done`` were there at the last look."""
 
     planned: PlannedCell
+    batch_size: int  # Replicates in one batch
     identity: str
     stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by accounts of one identity
     name: str  # Among the cells that share its batches
@@ -106,11 +107,6 @@ class CellProgress:
             first_failed=self.failed[0] if self.failed else None,
         )
 
-    @property
-    def batch_size(self) -> int:
-        """Replicates in one batch."""
-        return self.planned.cell.simulation.batch_size
-
 
 class GridPlan(NamedTuple):
     """Work of one grid: replicates and bytes in the end, batches and processor seconds still to be computed."""
@@ -160,9 +156,9 @@ class RunState:
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
             known, sharers = store.summary(identity).get(name), self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
-            first = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
-            of_batches = cost(cell), shares_data(cell, device)
-            account = CellProgress(planned, identity, stored, name, first, *of_batches, target=first)
+            size, of_batches = cell.simulation.batch_size, (cost(cell), shares_data(cell, device))
+            first = first_target(planned.precision, size, population=bool(cell.population))
+            account = CellProgress(planned, size, identity, stored, name, first, *of_batches, target=first)
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
             if known:
                 account.looks, account.kept = [*known.looks], _kept(known, cell)
