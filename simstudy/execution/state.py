@@ -156,8 +156,9 @@ class RunState:
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
             known, sharers = store.summary(identity).get(name), self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
-            size, of_batches = cell.simulation.batch_size, (cost(cell), shares_data(cell, device))
+            size = cell.simulation.batch_size
             first = first_target(planned.precision, size, population=bool(cell.population))
+            of_batches = cost(cell), shares_data(cell, device)
             account = CellProgress(planned, size, identity, stored, name, first, *of_batches, target=first)
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
             if known:

@@ -412,11 +412,10 @@ class Store:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Content of a JSON file; nothing if it is missing or no such file."""
-        try:
-            content = json.loads(self.files.read(name, MAX_JSON_BYTES))
-        except (Missing, ValueError, RecursionError):  # the last: nested beyond what the parser bears
-            return {}
-        return content if isinstance(content, dict) else {}
+        with contextlib.suppress(Missing, ValueError, RecursionError):  # the last: nested beyond what the parser bears
+            if isinstance(content := json.loads(self.files.read(name, MAX_JSON_BYTES)), dict):
+                return content
+        return {}
 
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "") -> Store:
