@@ -56,7 +56,6 @@ class CellProgress:
     failed: tuple[int, ...] = ()
     missing: int = 0
     looks: list[int] = field(default_factory=list)
-    kept: tuple[int, Performance, tuple[int, ...]] | None = None  # Of so many batches, of whose moments nothing is left
     cut: bool = False
 
     @property
@@ -65,9 +64,8 @@ class CellProgress:
         return self.done == self.target
 
     def count_missing(self) -> None:
-        """Count what is wanted and not stored."""
-        present = sum(batch < self.target for batch in self.stored)
-        self.missing = 0 if self.kept and self.target == self.kept[0] else self.target - present
+        """Count what is wanted and not stored: nothing once it was looked at, of which moments need not be left."""
+        self.missing = 0 if self.finished else self.target - sum(batch < self.target for batch in self.stored)
 
     def missing_after(self, count: int) -> int:
         """Number of the batch that is missing after so many others; the target if fewer are."""
@@ -162,8 +160,11 @@ class RunState:
             account = CellProgress(planned, size, identity, stored, name, first, *of_batches, target=first)
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
             if known:
-                account.looks, account.kept = [*known.looks], _kept(known, cell)
-                account.target = max(first, known.looks[-1])
+                account.looks, account.target = [*known.looks], max(first, known.looks[-1])
+                if kept := _kept(known, cell):
+                    account.done, (account.performance, account.failed) = known.looks[-1], kept
+                    target = next_target(account.done, account.performance, planned.precision, size)
+                    account.target = max(first, target)
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
@@ -233,10 +234,11 @@ class RunState:
             self._queued.discard((identity, task.batch))
             for account in self._sharers[identity]:
                 account.stored.add(task.batch)
-                account.missing -= task.batch < account.target
-                if not account.missing and not account.finished:
-                    self._advance(account)
-                    touched.append(account)
+                if not account.finished:
+                    account.missing -= task.batch < account.target
+                    if not account.missing:
+                        self._advance(account)
+                        touched.append(account)
         return self._tasks([*touched, *self._apply_stopping_rule()])
 
     @property
@@ -325,27 +327,23 @@ class RunState:
 
     def _look(self, account: CellProgress) -> bool:
         """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
-        if account.kept and account.kept[0] == account.target:
-            account.done, account.performance, account.failed = account.kept
-        else:
-            whole, damaged = self._read(account, account.target)
-            named = {(account.identity, batch) for batch in damaged}
-            if named & self._written:
-                remedy = "check the disk of the outputs, and run again"
-                raise UserError(f"{self._store.place}: cannot be read back; {remedy}")
-            if damaged:
-                self._damaged |= named
-                account.stored -= damaged
-                for sharer in self._sharers[account.identity]:
-                    sharer.count_missing()
-                return False
-            account.done = account.target
-            account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
-            # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
-            # help before the ceiling: the cell stops, its failures counted.
-            cell = account.planned.cell
-            performance = measured(cell, whole, block_lengths(account.done))
-            account.performance = performance and self._control(cell, performance)
+        whole, damaged = self._read(account, account.target)
+        named = {(account.identity, batch) for batch in damaged}
+        if named & self._written:
+            raise UserError(f"{self._store.place}: cannot be read back; check the disk of the outputs, and run again")
+        if damaged:
+            self._damaged |= named
+            account.stored -= damaged
+            for sharer in self._sharers[account.identity]:
+                sharer.count_missing()
+            return False
+        account.done = account.target
+        account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
+        # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
+        # help before the ceiling: the cell stops, its failures counted.
+        cell = account.planned.cell
+        performance = measured(cell, whole, block_lengths(account.done))
+        account.performance = performance and self._control(cell, performance)
         account.looks += [account.done] * (account.done not in account.looks)
         if account.performance is not None:
             precision = account.planned.precision
@@ -416,15 +414,15 @@ class RunState:
         return made()
 
 
-def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...]] | None:
-    """Number of batches, performance and failures of a finished cell; None without, or if a measure is not there."""
+def _kept(known: Finished, cell: Cell) -> tuple[Performance, tuple[int, ...]] | None:
+    """Performance and failures of a finished cell; None without, or if a measure is not there."""
     if known.measures is None:
         return None
     *measures, failed = known.measures
     found = Performance._make(measures)
     names = {*MEASURES, *HEAD_MEASURES, *PAIR_MEASURES, *cell.statistics, "hdi", "failure_rate"} - {ATTENDED}
     whole = all(names <= table.keys() for table in (found.estimate, found.mcse, found.widening or {}))
-    return (known.looks[-1], found, failed) if whole else None
+    return (found, failed) if whole else None
 
 
 def part_of(design: Design, share: str) -> Design:
