@@ -260,7 +260,7 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         done, _ = concurrent.futures.wait(flying, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
         if not done:
             executor.wait_for_workers()
-        for future in done:
+        for future in done or [each for each in flying if each.cancelled()]:  # of which nobody is told
             tasks, found = flying.pop(future), executor.result(future)
             if isinstance(found, Unlike):
                 executor.set_aside(found)

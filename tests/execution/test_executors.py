@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections import deque
+from concurrent.futures import CancelledError, Executor, Future
 from unittest.mock import Mock
 
 import dask
@@ -177,8 +178,7 @@ def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_ot
 
 def test_outcome_whose_worker_is_lost_just_after_it_was_fetched__counts(executor, monkeypatch):
     """Dask's own executor took it for an error: not enough values to unpack (expected 3, got 1)."""
-    client = executor._client
-    gather = client._gather
+    client, gather = executor._client, executor._client._gather
 
     async def lost_since(futures, **how):
         found = await gather(futures, **how)
@@ -191,7 +191,7 @@ def test_outcome_whose_worker_is_lost_just_after_it_was_fetched__counts(executor
     assert len(outcome.batches) == 1
 
 
-def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
+def test_threads__tell_what_a_task_raised_and_stop_at_once_and_who_cancels_calls_is_not_waited_for(monkeypatch):
     """A turn that runs for long, as of large batches, keeps neither the error nor the end of the queue back."""
     never = threading.Event()
 
@@ -204,6 +204,9 @@ def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
     with pytest.raises(ZeroDivisionError, match="as raised there"), open_executor("threads", 2) as executor:
         drained(executor, [Task((minimal_cell(),), 1), Task((minimal_cell(),), 0)])
     never.set()
+    (cancelled := Future()).cancel()
+    with open_executor(Mock(Executor, submit=lambda *_: cancelled)) as own, pytest.raises(CancelledError):
+        drained(own, batches(1))
 
 
 def numerical_threads() -> set[int]:

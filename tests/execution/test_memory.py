@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import dask
 import pytest
@@ -113,20 +114,14 @@ def test_estimate_of_memory__is_what_a_batch_takes(settings):
 
 
 def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypatch):
-    clusters.job_script(Jobs(2, tmp_path))  # dask-jobqueue brings its defaults
-    seen = []
-
-    def claim(*given):
-        seen.append(given)
-        raise UserError("seen")
-
+    claim = Mock(side_effect=UserError("seen"))
     monkeypatch.setattr(clusters.shutil, "which", lambda name: name)
     given = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "memory_limit": "1GB"}
     stated = {"jobqueue.slurm.memory": "3GB", "jobqueue.slurm.cores": 5}
     with LocalCluster(processes=False, **given) as cluster, dask.config.set(stated):
         for executor in (cluster.scheduler_address, Jobs(2, tmp_path)):
             refuses("seen", open_executor(executor, claim=claim).__enter__)
-    assert seen == [(2e9, 4), (3e9, 5)]
+    assert [each.args for each in claim.call_args_list] == [(2e9, 4), (3e9, 5)]
 
 
 job_script(Jobs(2, Path("a")))  # so that dask-jobqueue has brought its defaults, which a change would else undo
