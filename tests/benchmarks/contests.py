@@ -51,8 +51,9 @@ def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
     """Time per replicate, and as a share of a bound measured in the same rounds."""
     arrays = workloads.draw(size)
     mixed, n_mixed = limits.issue_job(size.dtype)
-    for work, job in (("W0", workloads.estimates), ("W1", workloads.moments)):
-        seconds = interleaved([several(functools.partial(job, arrays), _CALLS), mixed], 3 * rounds)
+    for work in WORKS[:2]:
+        job = functools.partial(workloads.by_us, arrays, work == "W1")
+        seconds = interleaved([several(job, _CALLS), mixed], 3 * rounds)
         each = [t / (_CALLS * size.replicates) for t in seconds[0]]
         label = f"{size.name} {size.dtype}"
         yield Row(work, label, "simstudy", 1e6 * float(np.median(each)), "µs per replicate")
@@ -88,18 +89,16 @@ def ours(size: Size, work: str) -> Callable[[], Any]:
     if work.startswith("whole"):
         made = workloads.cell(size, "drawn" if work.endswith("W0") else "integrated")
         return functools.partial(simulate_batch, [made], 0)
-    arrays = workloads.draw(size)
-    return functools.partial(workloads.estimates if work == "W0" else workloads.moments, arrays)
+    return functools.partial(workloads.by_us, workloads.draw(size), work == "W1")
 
 
 def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
     """The peer's call for a work, or None if it has none."""
-    make = peer.estimates if work.endswith("W0") else peer.moments
     whole = work.startswith("whole")
     if (whole and peer.drawn is None) or (peer.name == "C" and size.logits != "distance"):
         return None
     arrays = workloads.draw(size)
-    compute = make(arrays)
+    compute = peer.job(arrays, work.endswith("W1"))
     if not whole:
         return functools.partial(compute, arrays.keys, arrays.values)
     drawn = peer.drawn(size)

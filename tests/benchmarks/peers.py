@@ -47,7 +47,7 @@ def _built(dtype: str, p: int) -> Any:
     return function
 
 
-def job_of(arrays: Arrays, with_gram: bool) -> Callable[[np.ndarray, np.ndarray], Any]:
+def job_of(arrays: Arrays, with_gram: bool) -> Job:
     """Return a job for estimates, or for means and Gram matrices."""
     (n_heads, d, p), dtype = arrays.projections.shape, arrays.keys.dtype
     function = _built(dtype.name, p)
@@ -67,12 +67,11 @@ def job_of(arrays: Arrays, with_gram: bool) -> Callable[[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Peer:
-    """One library: prepares a job for W0 and one for W1, and the drawing of keys (R, d, n) and noise (R, n)."""
+    """One library: prepares a job for W0, or with Gram matrices W1, and the drawing of keys (R, d, n), noise (R, n)."""
 
     name: str
     needs: str
-    estimates: Callable[[Arrays], Job]
-    moments: Callable[[Arrays], Job]
+    job: Callable[[Arrays, bool], Job]
     drawn: Callable[[Size], Callable[[], tuple[Any, Any]]] | None
     least_replicates: int = 1
     """Replicates that one call is given at least."""
@@ -240,8 +239,14 @@ def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
 
 
 PEERS = (
-    Peer("NumPy + BLAS", "numpy", lambda a: _numpy_job(a, False), lambda a: _numpy_job(a, True), numpy_drawn),
-    Peer("C", COMPILER, lambda a: job_of(a, False), lambda a: job_of(a, True), None),
-    Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn, _ENSEMBLES_AT_ONCE),
-    Peer("JAX", "jax", lambda a: _jax_job(a, False), lambda a: _jax_job(a, True), jax_drawn),
+    Peer("NumPy + BLAS", "numpy", _numpy_job, numpy_drawn),
+    Peer("C", COMPILER, job_of, None),
+    Peer(
+        "torch",
+        "torch",
+        lambda a, gram: (torch_moments if gram else torch_estimates)(a),
+        torch_drawn,
+        _ENSEMBLES_AT_ONCE,
+    ),
+    Peer("JAX", "jax", _jax_job, jax_drawn),
 )

@@ -38,21 +38,23 @@ def close(found, expected):
     return np.abs(np.asarray(found) - expected).max() < 1e-5 * np.abs(expected).max()
 
 
+def require_right(estimates, means, grams, expected):
+    assert close(estimates, expected[0]) and close(means, expected[0]) and close(grams, expected[1])
+
+
 def test_own_jobs__give_the_right_values(arrays, expected):
-    assert close(workloads.estimates(arrays), expected[0])
-    mean, gram = workloads.moments(arrays)
-    assert close(mean, expected[0]) and close(gram, expected[1])
+    require_right(workloads.by_us(arrays, False), *workloads.by_us(arrays, True), expected)
     wrong = replace(arrays, bandwidth=1.01 * arrays.bandwidth)
-    assert not close(workloads.estimates(wrong), expected[0]) and not close(workloads.moments(wrong)[1], expected[1])
+    assert not close(workloads.by_us(wrong, False), expected[0])
+    assert not close(workloads.by_us(wrong, True)[1], expected[1])
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_peers__give_the_right_values_and_whole_jobs_compute_on_new_data(peer, arrays, expected):
     if peer.missing or (peer.name == "C" and arrays.logits != "distance"):
         pytest.skip(peer.missing or "of distances alone")
-    assert close(peer.estimates(arrays)(arrays.keys, arrays.values), expected[0])
-    mean, gram = peer.moments(arrays)(arrays.keys, arrays.values)
-    assert close(mean, expected[0]) and close(gram, expected[1])
+    alone, both = (peer.job(arrays, with_gram)(arrays.keys, arrays.values) for with_gram in (False, True))
+    require_right(alone, *both, expected)
     if peer.drawn is None:
         return
     keys, noise = peer.drawn(SMALL)()

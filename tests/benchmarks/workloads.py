@@ -83,17 +83,11 @@ def target(keys: np.ndarray) -> np.ndarray:
     return 2.0 * np.sin(keys[:, 0])
 
 
-def estimates(arrays: Arrays) -> np.ndarray:
-    """W0 by this package: (R, Q, H)."""
-    keys = project(arrays.keys, arrays.projections)
-    return nw_moments(keys, arrays.values, None, arrays.projected_points, arrays.bandwidth, arrays.logits)[0]
-
-
-def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """W1 by this package, for noise of variance 1: (R, Q, H) and (R, Q, H, H)."""
-    keys = project(arrays.keys, arrays.projections)
-    ones = np.ones_like(arrays.values)
-    return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, arrays.logits)[:2]
+def by_us(arrays: Arrays, with_gram: bool) -> Any:
+    """W0 by this package, (R, Q, H); or W1 for noise of variance 1, (R, Q, H) and (R, Q, H, H)."""
+    keys, ones = project(arrays.keys, arrays.projections), np.ones_like(arrays.values) if with_gram else None
+    found = nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, arrays.logits)
+    return found[:2] if with_gram else found[0]
 
 
 def cell(size: Size, treatment: str) -> Cell:
