@@ -57,7 +57,7 @@ def test_room__imports_only_what_it_may(room, graph):
     assert own and not [each for each in found if not within(each, room, *ALLOWED[room])]
 
 
-def test_engine_sources__cover_what_a_batch_imports_and_indices_are_those_of_the_geometry_and_the_output(graph):
+def test_engine_sources__cover_what_a_batch_imports(graph):
     """Every module of ours that makes what is stored must enter its identity."""
     tops = "simstudy.replicates.batch", "simstudy.replicates.population"
     reached = set().union(*map(graph.find_upstream_modules, tops))
@@ -65,6 +65,9 @@ def test_engine_sources__cover_what_a_batch_imports_and_indices_are_those_of_the
     paths = {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places}
     assert len(paths) > 40
     assert not {p for p in paths - set(sources()) if len(ast.parse(p.read_text()).body) > 1}, "more than a docstring"
+
+
+def test_indices__are_those_of_the_geometry_and_the_output():
     outputs = ("output", "output_rank", "output_determinant", "output_participation")
     disagreement = ("disagreement_values", "disagreement_positions", "disagreement_outputs")
     assert (*GEOMETRIC_INDICES, *outputs, *disagreement) == INDICES

@@ -305,10 +305,13 @@ def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_
         simstudy.run(design, output=tmp_path / "other", executor="serial", trust=[design.with_name("functions.py")])
 
 
-def test_file_of_functions__is_run_once_also_by_threads_that_meet_and_draws_correlated_normals():
+def test_file_of_functions__is_run_once_also_by_threads_that_meet():
     code = Code("import time\ntime.sleep(0.2)\ndef f():\n    return 1\n", trusted=True)
     with ThreadPoolExecutor(2) as pool:
         assert len({*pool.map(code.function, "ff")}) == 1
+
+
+def test_correlated_normals__have_the_covariance_by_cholesky():
     covariance = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
     draw = AddressedDraw("0" * 32, 0, 4096)
     found = draw.correlated_normals(covariance, 5)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes, planned, with_contents
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes, planned, varied, with_contents
 from scipy import stats
 from sklearn import datasets
 from sklearn.linear_model import LinearRegression
@@ -120,13 +120,6 @@ def test_contents_and_not_the_path__identify_data_and_cells_of_the_same_keys_are
     assert first.rows == second.rows and first.identity("e") != second.identity("e")
 
 
-def design_with(keys, *edits):
-    text = edited(DESIGN, "n_features = 6", f"n_features = 6\nkey_distribution = {keys}")
-    for old, new in edits:
-        text = edited(text, old, new)
-    return text
-
-
 @pytest.mark.parametrize("stated, expected", [
     ('path = "absent.npy"', "cannot be read: No such file"),
     ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
@@ -152,29 +145,27 @@ def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
     texts = {"text.csv": "a,b\n1,2\n3,x\n", "gap.csv": "a,b\n1,2\n3,\n", "twice.csv": "a,b\n1,2\n3,4\n"}
     for name, content in (arrays | texts | {"none.csv": "", "uneven.csv": "a,b\n1,2\n3,4,5", "other.txt": "1"}).items():
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
-    message = mistakes(tmp_path, design_with(f'{{ kind = "file", {stated} }}'))
+    keys = f'n_features = 6\nkey_distribution = {{ kind = "file", {stated} }}'
+    message = mistakes(tmp_path, edited(DESIGN, "n_features = 6", keys))
     assert expected in message and message.count("toml: data.") == 1, message
 
 
-COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'
-FILE = f'{{ kind = "file", path = "sklearn:diabetes", response = "target", held_out = 4, {COLUMNS} }}'
-REGRESSION = 'regression = { kind = "ridge" }'
-QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 }\n\n[simulation]')
-BY_A_FIT = (REGRESSION, 'regression = "fitted"\nnoise = "residuals"')
-WITHOUT = FILE.replace("held_out = 4", 'held_out = 4, sampling = "without"')
+BARE = {"kind": "file", "path": "sklearn:diabetes", "columns": ["bmi", "bp", "s1", "s2", "s3", "s4"], "held_out": 4}
+FILE, QUERIES = BARE | {"response": "target"}, {"queries": {"kind": "held_out", "count": 4}}
+BY_A_FIT = {"regression": "fitted", "noise": "residuals"}
 
 
-@pytest.mark.parametrize("keys, edits, said", [
-    (FILE, [BY_A_FIT, QUERIES], ""),
-    (FILE, [BY_A_FIT], 'needs queries = "held_out"; change one'),
-    (FILE, [(QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))], "5 rows as queries, but held_out = 4"),
-    (FILE, [(REGRESSION, 'noise = "residuals"')], 'needs regression = "fitted"'),
-    (FILE.replace('response = "target", ', ""), [BY_A_FIT, QUERIES], 'needs response = "COLUMN"'),
-    ('"gaussian"', [BY_A_FIT, QUERIES], 'needs key_distribution = "file"'),
-    (WITHOUT, [("n_keys = 40", "n_keys = 439")], "439 pairs without replacement, but rows = 438"),
+@pytest.mark.parametrize("keys, settings, said", [
+    (FILE, BY_A_FIT | QUERIES, ""),
+    (FILE, BY_A_FIT, 'needs queries = "held_out"; change one'),
+    (FILE, {"queries": {"kind": "held_out", "count": 5}}, "5 rows as queries, but held_out = 4"),
+    (FILE, {"noise": "residuals"}, 'needs regression = "fitted"'),
+    (BARE, BY_A_FIT | QUERIES, 'needs response = "COLUMN"'),
+    ("gaussian", BY_A_FIT | QUERIES, 'needs key_distribution = "file"'),
+    (FILE | {"sampling": "without"}, {"n_keys": 439}, "439 pairs without replacement, but rows = 438"),
 ])  # fmt: skip
-def test_settings_that_speak_of_rows__need_them(tmp_path, keys, edits, said):
-    text = design_with(keys, *edits)
+def test_settings_that_speak_of_rows__need_them(tmp_path, keys, settings, said):
+    text = varied(key_distribution=keys, **settings)
     assert said in mistakes(tmp_path, text) if said else loaded(tmp_path, text)
 
 

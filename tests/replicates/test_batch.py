@@ -98,10 +98,13 @@ def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
     assert max(sizes) == 3 * one and sum(sizes) == 256 * one
 
 
-def test_replicate_that_raises__is_counted_alone_and_kept_by_number(monkeypatch):
+def test_redrawn_heads__have_random_indices_and_fixed_heads_have_not():
     for arrangement in ("haar_redrawn", "haar", "orthogonal"):  # of which the first alone has random indices
         error = estimated(minimal_cell(arrangement=arrangement)).mcse["hdi"][0]
         assert (error > 1e-6) == (arrangement == "haar_redrawn")
+
+
+def test_replicate_that_raises__is_counted_alone_and_kept_by_number(monkeypatch):
     cell = minimal_cell(arrangement="haar_redrawn")
     (whole,) = simulate_batch([cell], 1)
     first, bad = cell.simulation.batch_size, 5

@@ -57,7 +57,7 @@ def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
     assert abs(np.corrcoef(estimates.draws([0, 1]).T)[0, 1]) < 0.1
 
 
-def test_rounding__counts_as_an_error_of_the_larger_value_and_is_no_standard_error_of_equal_blocks():
+def test_rounding__counts_as_an_error_of_sums_and_squares_and_is_no_standard_error_of_equal_blocks():
     """Studies showed the rounding allowed for as a standard error: "(0.0 ± 1.0)e-10"."""
     estimates = exact_estimates([{"x": 1.0}, {"x": 2.0}], [4.0, 1.0], 0.0)
     assert estimates.combine({0: 1.0, 1: -1.0}).error == pytest.approx(4.0 * HEADS_ROUNDING)
@@ -70,10 +70,7 @@ def test_rounding__counts_as_an_error_of_the_larger_value_and_is_no_standard_err
     assert estimates.combine({0: 1.0, 2: -1.0}).mcse == pytest.approx(np.linalg.norm(LONG))
     few_failed = estimates_of([account({}, 0.0, np.zeros(64), remainder=0.01)], "mse")
     assert few_failed.combine({0: 1.0}).mcse == 0.01  # not of blocks, and no rounding
-
-
-def test_rounding_of_own_numbers__is_that_of_their_sums_and_of_the_squares_that_a_variance_is_a_difference_of():
-    """Means of 1e9 + N(0, 1) had standard error 0, and blocks that are all alike."""
+    # Means of 1e9 + N(0, 1) had standard error 0, and blocks that are all alike.
     large = {"bias": 1e3, "variance": 2.0, "coverage": 1e9}
     cells = [account({}, large, dict.fromkeys(large, 1e-3 * LONG), measure="bias", n_replicates=64)]
     errors = [estimates_of(cells, name).combine({0: 1.0}).error for name in large]

@@ -264,16 +264,7 @@ def test_slope_of_optima_in_doubt__is_judged_in_the_worst_way(in_doubt, lowest, 
     assert slope(of, (low + high) / 2.0, 0.05).evidence.against > 0.01
 
 
-def test_level_that_may_be_least__is_found_at_its_share_of_the_level():
-    """A fifth of the level, divided over the levels along which it moves."""
-    of = profiles_in([SURE, [4.0, 1.0, 1.04, 4.0, 9.0]])
-    p = possible_minima(p_above(of.estimates.differences([5, 6, 7, 8, 9]), 0.0))[2]
-    share = DOUBT / len(Z)
-    wide, narrow = (slope(of._replace(level=level * p / share)).confidence(0.01) for level in (0.99, 1.01))
-    assert wide[1] > narrow[1] + 1e-4
-
-
-def test_optimum_at_an_end__is_certain_there_and_too_many_ways_give_no_verdict():
+def test_optimum_at_an_end__is_certain_and_levels_that_may_be_least_have_their_share_of_the_level():
     of = profiles_in([[1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 5.0, 4.0, 3.0, 1.0]])
     found = slope(of, 2.0, 0.01)
     assert found.estimate == pytest.approx(2.0) and found.evidence.in_favour == 0.0 and found.mcse == 0.0
@@ -281,6 +272,12 @@ def test_optimum_at_an_end__is_certain_there_and_too_many_ways_give_no_verdict()
     assert slope(of, 2.0, 0.01).reason.startswith("63 blocks")
     found = slope(profiles_in([[1.0] * 5] * 4, z=2.0 ** np.arange(4)))
     assert found.evidence == (1.0, 1.0) and found.reason == f"levels may be least in more than {MOST_WAYS} ways"
+    # A fifth of the level, divided over the levels along which it moves.
+    of = profiles_in([SURE, [4.0, 1.0, 1.04, 4.0, 9.0]])
+    p = possible_minima(p_above(of.estimates.differences([5, 6, 7, 8, 9]), 0.0))[2]
+    share = DOUBT / len(Z)
+    wide, narrow = (slope(of._replace(level=level * p / share)).confidence(0.01) for level in (0.99, 1.01))
+    assert wide[1] > narrow[1] + 1e-4
 
 
 def test_levels_of_another_factor__are_judged_apart_and_cells_without_a_value_left_out():
