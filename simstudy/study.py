@@ -182,7 +182,7 @@ def complete(
                 other = Path(os.path.normpath(store.folder.absolute() / stated))  # from there, as both may have moved
                 with contextlib.suppress(UserError):  # it is no design any more, or gone
                     name = name_of(read_design(other).tables)
-                if name == design.study.name and not os.path.samefile(other, design.path):
+                if name == design.study.name and not (design.path.exists() and os.path.samefile(other, design.path)):
                     said = f"{store.folder}: holds the results of {other}, whose study has the same name"
                     raise UserError(f"{said}; give one of them another name, or choose another --output")
             # There is nothing to do if all that a run would write lies there.

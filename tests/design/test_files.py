@@ -21,8 +21,7 @@ HEADS = np.random.default_rng(0).normal(size=(2, 6, 2))
 
 
 def of_heads(path: str) -> str:
-    text = varied(arrangement="file", file=path, angle=None, n_keys=[10, 20])
-    return text.replace('x = "angle"', 'x = "n_keys"')
+    return varied(arrangement="file", file=path, angle=None, n_keys=[10, 20]).replace('x = "angle"', 'x = "n_keys"')
 
 
 @pytest.mark.parametrize("content, expected", [
@@ -93,10 +92,11 @@ def test_results_of_another_design_of_the_name__are_not_written_over(tmp_path):
     text, how = varied(angle=[0, 45], bandwidth=[0.5]), {"output": tmp_path / "out", "executor": "serial"}
     first, second = write_design(tmp_path / "first", text), write_design(tmp_path / "second", varied(text, n_keys=41))
     run(first, **how)
-    results = tmp_path / "out" / "tiny" / "quick" / "results.nc"
-    before = results.read_bytes()
+    before = (results := tmp_path / "out" / "tiny" / "quick" / "results.nc").read_bytes()
     refuses("holds the results of .*first/design.toml, whose study has the same name; give one", run, second, **how)
-    assert results.read_bytes() == before
+    design, kept = load_design(second), second.rename(tmp_path / "kept.toml")
+    refuses("holds the results of .*first/design.toml", run, design, **how)  # also where its own file is gone
+    assert (kept.rename(second), results.read_bytes()) == (second, before)
     # Renamed in the file, or moved, the first is no other design any more.
     first.rename(tmp_path / "moved.toml")
     run(second, **how)
