@@ -114,7 +114,7 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     ({"x_scale": "lgo"}, "x_scale = 'lgo': "),
     ({"x": "angel"}, 'figure.x = .angel.: unknown factor; did you mean "angle"'),
     ({"hue": "bandwidth"}, "figure.hue = .bandwidth.: unknown factor; known"),
-    ({"x": "regression"}, "is not a number in every cell"),
+    ({"x": "regression"}, "is not a number everywhere"),
     ({"kind": "pie"}, "kind = 'pie': choose one of curve, nested_loop, lollipop"),
 ])  # fmt: skip
 def test_mistakes__are_told_in_one_line(results, arguments, message):

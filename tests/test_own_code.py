@@ -147,8 +147,8 @@ def test_designs_that_own_code_does_not_fit__are_refused_and_slow_functions_trie
 
 @pytest.mark.parametrize("text, message", [
     # of a regression function, unless it takes normals: the file, and what is said of it
-    ("def m(x): return x", "returns float64 of shape (2, 3, 5); return numbers of shape (3, 5)"),
-    ("def m(x): return np.full(x[0].shape, '1')", "return numbers of shape (3, 5)"),
+    ("def m(x): return x", "returns float64 of shape (2, 3, 5); give real numbers of shape (3, 5)"),
+    ("def m(x): return np.full(x[0].shape, '1')", "give real numbers of shape (3, 5)"),
     ("def m(x): return np.where(x[0] > 0, np.nan, 1.0)", "returns values that are not finite"),
     ("def m(x): return np.random.rand(*x[0].shape)", "returns other values when it is called again"),
     ("def m(x): raise SystemExit(0)", "m raises SystemExit: 0"),
@@ -160,7 +160,7 @@ def test_designs_that_own_code_does_not_fit__are_refused_and_slow_functions_trie
     ("def m(x:", "not Python"),
     ("from helper import m", "imports helper from beside it, which would not identify"),
     (None, "mine.py: cannot be read: No such file"),
-    ("def m(normals): return normals[0]", "returns float64 of shape (2, 1); return numbers of shape (2, 2, 1)"),
+    ("def m(normals): return normals[0]", "returns float64 of shape (2, 1); give real numbers of shape (2, 2, 1)"),
     ("def m(normals): return np.zeros_like(normals)", "returns a head of a rank below head_dim = 1"),
     ("def m(normals): return np.random.rand(*normals.shape)", "returns other values when it is called again"),
     ("def m(normals, x): return normals", "m raises TypeError: m() missing 1 required positional argument"),

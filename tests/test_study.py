@@ -189,7 +189,7 @@ def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_els
         assert len({each.cell.model_dump_json(exclude={"simulation": {"seed"}}) for each in cells}) == 1
     assert max({cell.cell.simulation.seed for cell in confirmed.cells}) < 2**63
     by_seed = edited(EVERYTHING, "versus = { noise_sd", "where = { seed = 7 }\nversus = { noise_sd")
-    said = r"claims.by-seed.where = \{'seed': 7\}: selects no cell of the grid; it has seed = "
+    said = r"claims.by-seed.where = \{'seed': 7\}: selects nothing; there is seed = "
     refuses(said, load_design, write_design(tmp_path, by_seed), confirm="a text")
 
 

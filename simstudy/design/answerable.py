@@ -4,14 +4,12 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from simstudy.design.document import MOST_ZIPS, BaseClaim, Document, Grid, PlannedCell, Precision, Selection
+from simstudy.design.document import MOST_ZIPS, BaseClaim, Document, Grid, Optimum, PlannedCell, Selection
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.settings.cell import TABLE_OF, Cell, Coordinates, by_levels, level, partners, selected
 from simstudy.design.settings.choices import FittedRegression
 from simstudy.design.settings.records import DesignError, Problem, nearest
 
-_OF_LEARNERS = {"direct_mse", "query_correlation", "discrepancy", *OCCASIONAL}
-"""Statistics of replicates that only some ensembles have."""
 _GAPS = {"decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads"}
 """Measures that exist only beside ``direct_mse``."""
 _OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS} - {"ambiguity_gap"}
@@ -39,9 +37,7 @@ class PlannedGrid(NamedTuple):
     rows: Sequence[Coordinates]
     cells: Sequence[Cell] = ()
     stated: Grid = Grid()
-    precision: Precision = Precision()
     selectable: tuple[str, ...] = (*TABLE_OF, "bandwidth_rule")
-    words: tuple[str, str, str] = ("cell", "grid", "setting")
 
     def select(self, selection: Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
@@ -101,21 +97,20 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: s
 def _misstated(reference: Reference) -> Iterator[Problem]:
     """Yield entries that others contradict, and names that the grid does not have."""
     entry, grid, factors, stated = reference.entry, reference.grid, reference.grid.factors, reference.stated
-    of_claim, excludes = isinstance(entry, BaseClaim), stated("excludes")
-    no_versus = stated("compared") == "ratio" and entry.versus is None
-    no_index = of_claim and (entry.measure == "hdi") != (entry.index is not None)
-    of_both = of_claim and entry.kind == "optimum" and (entry.value is None) == (entry.source is None)
     of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
-    of_none = stated("holds") == "on_average" and not (grid.stated.domain and of_number)
-    alike = excludes is not None and abs(excludes - entry.value) <= entry.margin
     for field, wrong, remedy in (
         ("source", stated("source") == "exact" and not grid.stated.exact, f"set exact = true in [grids.{entry.grid}]"),
-        ("index", no_index, 'state index for measure = "hdi", and only then'),
-        ("compared", no_versus, "state versus, the settings of the cell to compare with"),
-        ("value", of_both, "state either value or source, the theory that gives it"),
-        ("holds", of_none, "needs a domain, and a kind of claim on a number"),
-        ("excludes", alike, "must be farther from value than margin: no verdict would tell them apart"),
-    ):
+        ("index", isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None),
+         'state index for measure = "hdi", and only then'),
+        ("compared", stated("compared") == "ratio" and entry.versus is None,
+         "state versus, the settings of the cell to compare with"),
+        ("value", isinstance(entry, Optimum) and (entry.value is None) == (entry.source is None),
+         "state either value or source, the theory that gives it"),
+        ("holds", stated("holds") == "on_average" and not (grid.stated.domain and of_number),
+         "needs a domain, and a kind of claim on a number"),
+        ("excludes", stated("excludes") is not None and abs(entry.excludes - entry.value) <= entry.margin,
+         "must be farther from value than margin: no verdict would tell them apart"),
+    ):  # fmt: skip
         if wrong:
             yield reference.problem(field, remedy)
     for field in ("x", "hue", "panel", "by", "along", "over", "tune"):
@@ -131,25 +126,23 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
         unknown = [key for key in selection if key not in known]
         for key in unknown:
             meant = [name for name in known if any(row.get(name, "") != "" for row in grid.rows)]
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known, grid.words[2])
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known)
         if field == "versus" and not unknown and not selection.keys() <= {*factors}:
-            yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
+            yield reference.problem("versus", f"may name factors only: {', '.join(factors)}")
 
 
 def _misselected(reference: Reference) -> Iterator[Problem]:
     """Yield selections of no cells, and factors whose levels do not allow what is asked along them."""
     entry, grid, chosen, versus = reference.entry, reference.grid, reference.chosen, reference.stated("versus")
-    noun = grid.words[0]
     if not chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
         return
     if (stands := reference.stated("stands")) and not {*grid.select(stands)} & {*chosen}:
-        yield reference.problem("stands", "is no cell that the claim selects; state levels of one")
+        yield reference.problem("stands", "is nothing that the claim selects; state levels of one")
     if versus is not None and not grid.select(entry.where | versus):
         yield reference.problem("versus", _nothing_selected(versus, grid))
     elif versus is not None and not reference.compared:
-        remedy = f"compares every selected {noun} with itself, or none; select others in where"
-        yield reference.problem("versus", remedy)
+        yield reference.problem("versus", "compares all that is selected with itself, or none; select others in where")
     if entry.kind == "zip" and len(chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(chosen)} cells; select at most {MOST_ZIPS}")
     of_optimum = ("over",) if reference.stated("over") else ("x", "along") if entry.kind.startswith("optimum") else ()
@@ -162,15 +155,15 @@ def _misselected(reference: Reference) -> Iterator[Problem]:
     along = dict(zip(chosen, reference.levels("x"), strict=True))
     logarithmic = {reference.stated("scale"), reference.stated("x_scale")} & {"log", "log_x", "log_log"}
     if not all(isinstance(value, (int, float)) for value in along.values()):
-        yield reference.problem("x", f"is not a number in every {noun}; use a numeric factor")
+        yield reference.problem("x", "is not a number everywhere; use a numeric factor")
     elif logarithmic and (low := min(along.values())) <= 0:
-        yield reference.problem("x", f"is {low:g} in a {noun} and has no logarithm; use a linear scale")
+        yield reference.problem("x", f"is {low:g} in one of them and has no logarithm; use a linear scale")
     elif entry.kind in ("monotone", "slope"):
-        for line in (sorted(along[number] for number in numbers) for numbers in reference.compared):
-            if len(set(line)) < max(2, len(line)):
-                remedy = "needs two or more different values, other factors fixed; a line has"
-                yield reference.problem("x", f"{remedy} {', '.join(f'{value:g}' for value in line)}")
-                return
+        lines = [sorted(along[number] for number in numbers) for numbers in reference.compared]
+        if wrong := [line for line in lines if len({*line}) < max(2, len(line))]:
+            values = ", ".join(f"{value:g}" for value in wrong[0])
+            remedy = f"needs two or more different values, other factors fixed; a line has {values}"
+            yield reference.problem("x", remedy)
 
 
 def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
@@ -178,25 +171,32 @@ def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
     unknown = [name for name, value in selection.items() if not grid.select({name: value})]
     found = {name: dict.fromkeys(level(row, name) for row in grid.rows) for name in unknown or selection}
     has = [f"{name} = {' or '.join(json.dumps(each, ensure_ascii=False) for each in of)}" for name, of in found.items()]
-    together = "" if unknown else f", but no {grid.words[0]} has all that is selected"
-    return f"selects no {grid.words[0]} of the {grid.words[1]}; it has {', '.join(has)}{together}"
+    return f"selects nothing; there is {', '.join(has)}{'' if unknown else ', but not all of it together'}"
 
 
-def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> None:
+def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> None:
     """Refuse claims, figures and target errors that name what the grids lack, or that cells cannot answer."""
-    problems: list[Problem] = []
+    cells = {name: [each.cell for each in planned if each.grid == name] for name in document.grids}
+    grids = {
+        name: PlannedGrid(
+            (*stated.domain, *stated.factors), [cell.coordinates for cell in cells[name]], cells[name], stated
+        )
+        for name, stated in document.grids.items()
+    }
     entries: dict[str, Any] = {f"claims.{name}": claim for name, claim in document.claims.items()}
     asked: dict[tuple[str, str], Sequence[Cell]] = {}
+    problems: list[Problem] = []
     for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
         field = "measure" if isinstance(each.entry, BaseClaim) else "y"
         asked[f"{each.path}.{field}", each.stated(field)] = each.cells
     # What holds for all grids is right if one of them can have it: under another profile it may not.
-    cells = [cell for grid in grids.values() for cell in grid.cells]
+    everywhere = [each.cell for each in planned]
     for name, grid in grids.items():
         for kind in ("relative_mcse", "absolute_mcse"):
-            own = kind in grid.stated.precision
-            path = f"grids.{name}.precision.{kind}" if own else f"precision.{kind}"
-            asked |= {(path, measure): grid.cells if own else cells for measure in getattr(grid.precision, kind)}
+            own = grid.stated.precision.get(kind)
+            path = f"precision.{kind}" if own is None else f"grids.{name}.precision.{kind}"
+            measures = getattr(document.precision, kind) if own is None else own
+            asked |= {(path, measure): everywhere if own is None else grid.cells for measure in measures}
         if grid.stated.by_query and any({"queries", c.queries.queries.kind} & {*c.population} for c in grid.cells):
             why = "query points are a population, new in each batch; remove it"
             problems.append(Problem(f"grids.{name}.by_query", True, why))
@@ -207,21 +207,21 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
 
 def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
     """Yield the problem of a measure that all cells of a claim, or else one of them, should have and lack."""
+    of_claim = path.startswith("claims.")
+    lacking = {*(() if of_claim else INDEXED_MEASURES), *(_OF_PAIRS if all(c.n_members == 1 for c in cells) else ())}
     known: list[list[str]] = []  # numbers of the functions of each cell, or measures of its ensemble
-    of_claim, alone = path.startswith("claims."), all(cell.n_members == 1 for cell in cells)
-    lacking = {*(_OF_PAIRS if alone else ()), *(() if of_claim else INDEXED_MEASURES)}
     for cell in cells:
-        absent = _OF_LEARNERS - {*cell.statistics}
-        absent |= lacking | (_GAPS if "direct_mse" in absent else set())
+        absent = {"direct_mse", "query_correlation", "discrepancy", *OCCASIONAL} - {*cell.statistics} | lacking
+        absent |= _GAPS if "direct_mse" in absent else set()
         ensemble = [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in absent]
         known.append(ensemble if cell.functions is None else [*cell.statistics, "failure_rate"])
-    without = [cell for cell, names in zip(cells, known, strict=True) if measure not in names]
+    without = [cell.functions for cell, names in zip(cells, known, strict=True) if measure not in names]
     if len(without) < (1 if of_claim else len(cells)):
         return
-    functions, names = without[0].functions, [name for name in known[0] if all(name in each for each in known)]
-    whose = "heads" if functions is None else f"functions: {functions.label}"
+    names = [name for name in known[0] if all(name in each for each in known)]
+    whose = f"functions: {without[0].label}" if without[0] else "heads"
     what = f'did you mean "{near}"?' if (near := nearest(measure, names)) else f"use one of {', '.join(names)}"
-    what = _NEEDED.get(measure, what) if functions is None else what
+    what = what if without[0] else _NEEDED.get(measure, what)
     yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
 
 

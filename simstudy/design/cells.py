@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.design.answerable import PlannedGrid
 from simstudy.design.contents import OwnFiles, read_contents
-from simstudy.design.document import MAX_CELLS, Document, Grid, Precision
+from simstudy.design.document import MAX_CELLS, Document, Grid, PlannedCell, Precision
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings import records
 from simstudy.design.settings.cell import N_BLOCKS, OF_ALL, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, by_levels, level
 from simstudy.design.settings.choices import CompactNormaliser, FileKeys, HeteroscedasticNoise, ResidualNoise
-from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import DesignError, Problem, Steps, mistake, path_of, validated
 
 MAX_ARRAY_BYTES = 8 << 30
@@ -34,8 +32,8 @@ TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 
 
-def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> PlannedGrid:
-    """Return a grid with its cells, the last factor running fastest; `DesignError` tells what is wrong with one."""
+def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[PlannedCell]:
+    """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with one."""
     grid = document.grids[name]
     base: Tables = {table: getattr(document, table) for table in TABLES}
     if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
@@ -45,7 +43,7 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
             raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
     if misnamed := [*_misnamed(name, grid, of_functions)]:
         raise DesignError("", misnamed)
-    cells = _drawn(base, name, grid, files, drawn_from) if grid.domain else _crossed(base, name, grid, files)
+    cells = _drawn(base, name, grid, files, drawn_from) if grid.domain else _crossed(base, name, grid, files, {})
     if not cells:
         raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
@@ -62,7 +60,11 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     entries = document.precision.model_dump() | grid.precision
     own = ["grids", name, "precision"]  # where the file states an entry, or else for all grids
     precision = validated(Precision, entries, lambda steps: [*(own if steps[0] in grid.precision else own[2:]), *steps])
-    return PlannedGrid(factors, rows, cells, grid, precision)
+    # Numbers or shares of events, for all that is known of functions.
+    counted = frozenset(measure for cell in cells if cell.functions for measure in cell.statistics)
+    counted -= {measure for measure, text in document.measures.items() if not text.counted}
+    common: dict[str, Any] = {"grid": name, "precision": precision, "by_query": grid.by_query, "exact": grid.exact}
+    return [PlannedCell(cell=cell, counted=counted & {*cell.statistics}, **common) for cell in cells]
 
 
 def require_few_cells(document: Document) -> None:
@@ -95,11 +97,9 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
             continue
         known.add(key)
         try:
-            each = grid.model_copy(update={"settings": grid.settings | drawn | seeds})
-            found.append(_crossed(base, name, each, files))
+            found.append(_crossed(base, name, grid, files, drawn | seeds))
         except DesignError as error:
-            first = error.problems[0]
-            impossible = mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy)
+            impossible = error
             if not found and len(known) > TRIES:
                 break
         if len(found) == grid.cells:
@@ -108,9 +108,11 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
     raise mistake(f"grids.{name}.cells", grid.cells, remedy) if found else impossible
 
 
-def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]:
+def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[str, Any]) -> list[Cell]:
     made: dict[tuple[str, str], Any] = {}  # by name and content: each is validated once
     cells = []
+    fixed: dict[str, Steps] = {setting: ["grids", name, "settings", setting] for setting in grid.settings}
+    fixed |= {setting: ["grids", name, "domain", setting] for setting in drawn}
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
         levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
         if any(all(levels[factor] == value for factor, value in each.items()) for each in grid.drop):
@@ -118,7 +120,7 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]
         # Raw tables, in which a setting or a parameter of one is another; those of the document stay as they are.
         tables = {table: dict(content) for table, content in base.items()}
         functions = tables.get("functions")
-        for stated, value in [*grid.settings.items(), *levels.items()]:
+        for stated, value in [*(grid.settings | drawn).items(), *levels.items()]:
             setting, _, parameter = stated.partition(".")
             # An entry of [functions] is a parameter where [functions.parameters] names it too.
             if functions is not None and setting in OF_FUNCTIONS and setting not in functions["parameters"]:
@@ -130,7 +132,8 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]
                 known = table.get(setting)
                 whole = {"kind": known} if isinstance(known, str) else known if isinstance(known, dict) else {}
                 table[setting] = {**whole, parameter: value} if parameter else value
-        at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
+        varied = zip(grid.factors, indices, strict=True)
+        at = partial(_place, fixed | {factor: ["grids", name, "factors", factor, index] for factor, index in varied})
         held = {table: (table, repr(content)) for table, content in tables.items() if table in TABLES}
         known = {table: made[key] for table, key in held.items() if key in made}
         cell = validated(Cell, tables | known, at, context=files)
@@ -167,24 +170,19 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
         yield Problem(f"grids.{name}.domain.{twice}", None, "also a factor or setting of the grid; state one")
 
 
-def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps:
+def _place(stated: dict[str, Steps], steps: Steps) -> Steps:
     """Return where the file states an entry of a cell: in a table, or as a setting or factor of the grid."""
     inside = steps[2:] if steps[:2] == ["functions", "parameters"] else steps[1:]
     for length in (2, 1):  # a parameter may be stated as a factor of its own
-        setting = ".".join(map(str, inside[:length]))
-        if setting in levels:
-            return ["grids", name, "factors", setting, levels[setting], *inside[length:]]
-        if setting in grid.settings:
-            return ["grids", name, "settings", setting, *inside[length:]]
+        if (place := stated.get(".".join(map(str, inside[:length])))) is not None:
+            return [*place, *inside[length:]]
     return steps
 
 
 def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Steps]) -> Problem:
-    value = level(cell.coordinates, setting)
-    inside = [setting] if setting in Functions.model_fields else ["parameters", setting]
-    steps: Steps = [TABLE_OF[setting], setting] if setting in TABLE_OF else ["functions", *inside]
-    steps = ["functions"] if setting == "functions" else steps
-    return Problem(path_of(at(steps)), None if value == "" else value, remedy)
+    value = level(cell.coordinates, setting.rpartition(".")[2])
+    steps = at([TABLE_OF.get(setting, "functions"), *setting.split(".")])
+    return Problem(path_of(steps), None if value == "" else value, remedy)
 
 
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:

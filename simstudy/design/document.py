@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, FiniteFloat, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from simstudy.design.measures import IndexName
 from simstudy.design.settings import records
@@ -34,10 +42,17 @@ Origin = Literal[
 Theory = Literal["exact", "leading"]
 Direction = Literal["increasing", "decreasing"]
 AxisScale = Literal["linear", "log"]
+Compared = Literal["difference", "ratio"]
 Selection = dict[str, Any]
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
+
+
+def _ascending(ends: list[Any]) -> list[Any]:
+    if not ends[0] < ends[1]:
+        raise refusal("must be two numbers, [lowest, highest]")
+    return ends
 
 
 def _levels(value: Any) -> Any:
@@ -61,7 +76,7 @@ def _levels(value: Any) -> Any:
 
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_levels)]
-Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2)]
+Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
 
 
 class Study(Record):
@@ -105,15 +120,9 @@ class Law(Record):
     log_uniform: Ends | None = None
     one_of: Levels = Field(default_factory=list)
 
-    @field_validator("uniform", "log_uniform")
-    def _ascending(cls, ends: list[Any] | None) -> list[Any] | None:
-        if ends and not ends[0] < ends[1]:
-            raise refusal("must be two numbers, [lowest, highest]")
-        return ends
-
     @model_validator(mode="after")
     def _one_entry(self) -> Self:
-        if sum(map(bool, (self.uniform, self.log_uniform, self.one_of))) != 1:
+        if len(self.model_fields_set) != 1:
             raise refusal("must have one entry: uniform, log_uniform or one_of")
         if self.log_uniform and self.log_uniform[0] <= 0:
             raise refusal("must be positive, as it has a logarithm; raise the lowest")
@@ -215,13 +224,6 @@ class Monotone(BaseClaim, kind="monotone"):
     direction: Direction
 
 
-class PairedClaim(BaseClaim):
-    """Entries of claims on a measure, or on its difference or ratio to the cell of other factors ``versus``."""
-
-    versus: Selection | None = None
-    compared: Literal["difference", "ratio"] = "difference"
-
-
 def _evaluated(stated: Any, info: ValidationInfo) -> Any:
     """Return a number, also of ``{ function = "NAME", PARAMETER = … }`` of the study."""
     if not isinstance(stated, dict) or "function" not in stated or info.context is None:
@@ -243,16 +245,21 @@ class WithinMargin(BaseClaim):
     excludes: Number | None = None
 
 
-class Equals(PairedClaim, WithinMargin, kind="equals"):
+class Equals(WithinMargin, kind="equals"):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
+    versus: Selection | None = None
+    compared: Compared = "difference"
 
-class LargerThan(PairedClaim, kind="larger_than"):
+
+class LargerThan(BaseClaim, kind="larger_than"):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value.
 
     A claim that it is smaller exchanges ``where`` and ``versus``.
     """
 
+    versus: Selection | None = None
+    compared: Compared = "difference"
     value: Number = 0.0
 
 
@@ -273,25 +280,22 @@ class ViolatedPairs(BaseClaim, kind="violated_pairs"):
     at_most: records.Share
 
 
-class OptimumClaim(BaseClaim):
-    """Entries of claims on the place x of the least value."""
+class Optimum(BaseClaim, kind="optimum"):
+    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed, or tuned."""
 
     measure: Identifier = "mse"
     x: str
-
-
-class Optimum(OptimumClaim, kind="optimum"):
-    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed, or tuned."""
-
     tune: Factors = ()
     source: Theory | None = None
     value: Annotated[Positive, BeforeValidator(_evaluated)] | None = None
     ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
 
 
-class OptimumSlope(OptimumClaim, WithinMargin, kind="optimum_slope"):
+class OptimumSlope(WithinMargin, kind="optimum_slope"):
     """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value."""
 
+    measure: Identifier = "mse"
+    x: str
     along: str
     scale: Literal["log_x", "log_log"] = "log_x"
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from simstudy.design.answerable import PlannedGrid, require_answerable
+from simstudy.design.answerable import require_answerable
 from simstudy.design.cells import plan_grid, require_few_cells
 from simstudy.design.contents import OwnFiles
 from simstudy.design.document import NAME, Budget, Confirmation, Design, Document, PlannedCell, Precision
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.records import DesignError, Problem, Record, hint, mistake, validated
+from simstudy.design.settings.records import DesignError, Problem, Record, hint, mistake, path_of, validated
 from simstudy.errors import UserError
 
 LOCAL = Path("designs")
@@ -55,32 +55,30 @@ def load_design(
     With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
     """
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
-    changes: dict[str, Any] = {}
+    tables, replaced = dict(tables), list[str]()  # of the profile
     try:
-        changes = _changes(tables, profile)
+        replaced += _overlay(tables, _changes(tables, profile))
         files = OwnFiles(path.parent if path else Path(), trust, path is not None and is_shipped(path), functions)
-        document = validated(Document, _overlay(tables, changes), context=files)
+        document = validated(Document, tables, context=files)
         require_few_cells(document)
-        grids = {name: plan_grid(document, name, files, confirm and [text, confirm]) for name in document.grids}
-        confirmation = None if confirm is None else _confirm(grids, text, confirm)
-        require_answerable(document, grids)
+        drawn_from = confirm and [text, confirm]
+        cells = [each for name in document.grids for each in plan_grid(document, name, files, drawn_from)]
+        confirmation = None if confirm is None else _confirm(cells, text, confirm)
+        require_answerable(document, cells)
     except DesignError as error:
-        raise DesignError(place, [_in_profile(each, changes, profile) for each in error.problems]) from None
-    smooth = {name for name, text in document.measures.items() if not text.counted}
-    planned = (
-        PlannedCell(
-            grid=name, cell=cell, precision=grid.precision, by_query=grid.stated.by_query, exact=grid.stated.exact,
-            # Numbers or shares of events, for all that is known of functions.
-            counted=frozenset(() if cell.functions is None else {*cell.statistics} - smooth),
-        )
-        for name, grid in grids.items() for cell in grid.cells
-    )  # fmt: skip
+        problems = [
+            each._replace(path=f"profiles.{profile}.{each.path}")
+            if f"{each.path}.".startswith(tuple(own + mark for own in replaced for mark in ".["))
+            else each
+            for each in error.problems
+        ]
+        raise DesignError(place, problems) from None
     stated = {**dict(document), "profile": profile, "text": text, "path": path, "confirmation": confirmation}
-    return Design(**stated, cells=tuple(planned))
+    return Design(**stated, cells=tuple(cells))
 
 
-def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmation:
-    """Give the cells of grids seeds that follow from the design, the functions that it names, and a text.
+def _confirm(cells: list[PlannedCell], design: str, text: str) -> Confirmation:
+    """Give cells seeds that follow from the design, the functions that it names, and a text.
 
     All else stays.  Equal seeds stay equal, so cells with common random numbers keep them.
     """
@@ -90,12 +88,10 @@ def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmat
     def digest_of(*parts: Any) -> str:
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
-    pieces = (piece for grid in grids.values() for cell in grid.cells for _, piece in cell.own)
-    digest = digest_of(design, sorted({piece.code.text for piece in pieces}), text)
-    for name, grid in grids.items():
-        seeds = (int(digest_of(digest, cell.simulation.seed), 16) >> 1 for cell in grid.cells)  # below 2⁶³, as all
-        cells = [cell.with_simulation(seed=seed) for cell, seed in zip(grid.cells, seeds, strict=True)]
-        grids[name] = grid._replace(cells=cells, rows=[cell.coordinates for cell in cells])
+    digest = digest_of(design, sorted({piece.code.text for each in cells for _, piece in each.cell.own}), text)
+    for number, each in enumerate(cells):
+        seed = int(digest_of(digest, each.cell.simulation.seed), 16) >> 1  # below 2⁶³, as all
+        cells[number] = each.model_copy(update={"cell": each.cell.with_simulation(seed=seed)})
     return Confirmation(text=text, digest=digest)
 
 
@@ -127,7 +123,8 @@ def declared(text: str, profile: str) -> Document:
     """
     context = SimpleNamespace(number=lambda function, parameters: 1.0)
     tables = parse("design", text)
-    return Document.model_validate(_overlay(tables, _changes(tables, profile)), context=context)
+    _overlay(tables, _changes(tables, profile))
+    return Document.model_validate(tables, context=context)
 
 
 def profiles_of(design: Source) -> tuple[str, ...]:
@@ -237,25 +234,18 @@ def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
     return changes if isinstance(changes, dict) else {}
 
 
-def _overlay(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Overlay ``changes`` on ``base``, table by table; a factor list or a composite setting is replaced whole."""
-    merged = dict(base)
+def _overlay(tables: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
+    """Change tables one by one, a factor list or a composite setting in whole; return the paths of what is replaced."""
     holds_settings = (path[:1] and path[0] in TABLES) or (path[:1] == ("grids",) and path[2:] == ("settings",))
+    replaced: list[str] = []
     for key, value in changes.items():
-        nested = isinstance(value, dict) and isinstance(base.get(key), dict) and not holds_settings
-        merged[key] = _overlay(base[key], value, (*path, key)) if nested else value
-    return merged
-
-
-def _in_profile(problem: Problem, changes: dict[str, Any], profile: str) -> Problem:
-    """Return a problem with the place of its entry in the file: in the profile if that states it."""
-    stated, rest = changes, problem.path or "."
-    while isinstance(stated, dict) and rest:
-        keys = [key for key in stated if re.match(rf"{re.escape(key)}(\.|\[|$)", rest)]  # which may hold dots
-        if not keys:
-            return problem
-        stated, rest = stated[keys[0]], rest[len(keys[0]) + 1 :]
-    return Problem(f"profiles.{profile}.{problem.path}", problem.value, problem.remedy)
+        if isinstance(value, dict) and isinstance(tables.get(key), dict) and not holds_settings:
+            tables[key] = dict(tables[key])
+            replaced += _overlay(tables[key], value, (*path, key))
+        else:
+            tables[key] = value
+            replaced.append(path_of((*path, key)))
+    return replaced
 
 
 def _table(name: str, record: type[Record]) -> Callable[..., "Study"]:

@@ -91,7 +91,7 @@ def require_answerable(
 ) -> dict[str, list[list[int]]]:
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     factors = tuple(conditions[0])
-    grid = PlannedGrid(factors, conditions, selectable=factors, words=("condition", "table", "factor"))
+    grid = PlannedGrid(factors, conditions, selectable=factors)
     entries = {f"claims.{name}": claim for name, claim in claims.items()}
     references = refer({GRID: grid}, entries, place)
     compared = {}

@@ -103,7 +103,7 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     ("[profiles.quick]", "[profiles.quick.data]\nn_keys = 0", "profiles.quick.data.n_keys = 0", "should be greater"),
     ('x = "angle"\ny', 'x = "angel"\ny', "figures.mse.x = 'angel'", 'unknown factor; did you mean "angle"?'),
     ('y = "mse"', 'y = "msee"', "figures.mse.y = 'msee'", 'did you mean "mse"?'),
-    ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle'", "is 0 in a cell and has no logarithm"),
+    ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle'", "is 0 in one of them and has no logarithm"),
     ('hue = "bandwidth"', 'hues = "bandwidth"', "figures.mse.hues = 'bandwidth'", 'did you mean "hue"?'),
     *(("[profiles.quick]", '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"'
        f'\nx = "angle"\nover = "{over}"', f"figures.best.over = '{over}'", remedy)
@@ -114,7 +114,7 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "claims.mse-falls.where = {", "= 0.5 or 1.0"),
     ('measure = "mse"', 'measure = "mse"\nwhere = { regression = "sum" }', "claims.mse-falls.where = {", '= "ridge"'),
     ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 0.5, bandwidth_rule = "fixed(value=1)" }',
-     "claims.mse-falls.where = {", "but no cell has all that is selected"),
+     "claims.mse-falls.where = {", "but not all of it together"),
     ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "claims.mse-falls.where.bandwith = 0.5", "mean"),
     ('direction = "decreasing"', 'direction = "down"', "claims.mse-falls.direction = 'down'", "Input should be 'incr"),
     ('x = "angle"\nd', 'x = "angle"\nwhere = { angle = 45 }\nd', "claims.mse-falls.x", "two or more different values"),
@@ -142,8 +142,8 @@ PAIRED = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = '
     ('kind = "monotone"\ndirection = "decreasing"\nx = "logits"', "mse-falls.x = 'logits': is not a number"),
     ('kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1\nx = "angle"', "mse-falls.x = 'angle': is 0 in"),
     ('kind = "slope"\nvalue = 1\nmargin = 0.1\nx = "angle"', ""),
-    (PAIRED + "{ n_keys = 40 }", "may name factors of the grid only: logits, angle, bandwidth"),
-    (PAIRED + "{ bandwidth = 0.5 }", "compares every selected cell with itself"),
+    (PAIRED + "{ n_keys = 40 }", "may name factors only: logits, angle, bandwidth"),
+    (PAIRED + "{ bandwidth = 0.5 }", "compares all that is selected with itself"),
     (PAIRED + "{ bandwidth = 1.0 }", ""),
 ])  # fmt: skip
 def test_claim__fits_the_levels_of_its_grid(tmp_path, stated, expected):

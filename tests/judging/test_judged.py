@@ -289,9 +289,9 @@ def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
 
 @pytest.mark.parametrize("claims, said", [
     ({"c": {"kind": "agrees_with_theory", "margin": 0.1}}, "unknown kind; known: equals, larger_than"),
-    ({"c": {"kind": "larger_than", "where": {"condition": "z"}}}, "no condition of the table; it has condition ="),
-    ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown factor; known: condition"),
-    ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "not a number in every condition"),
+    ({"c": {"kind": "larger_than", "where": {"condition": "z"}}}, "selects nothing; there is condition ="),
+    ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown key; known: condition"),
+    ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "not a number everywhere"),
     ({"c": {"kind": "violated_pairs", "at_most": 0.1, "against": "condition"}}, "is not a number under every"),
     ({"c": {"kind": "optimum", "x": "condition", "source": "leading"}}, "claims.c.value: missing"),
     ("no such file.toml", "cannot be read"),

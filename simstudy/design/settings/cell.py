@@ -326,7 +326,7 @@ class Cell(Record):
     @cached_property
     def own(self) -> list[tuple[str, OwnCode]]:
         """The user's own functions, each with the setting that states it."""
-        found: list[tuple[str, Any]] = [("functions", self.functions), ("heads_function", self.heads.heads_function)]
+        found: list[tuple[str, Any]] = [("method", self.functions), ("heads_function", self.heads.heads_function)]
         found += [("regression", term) for term in self.data.terms]
         return [(name, each) for name, each in found if isinstance(each, OwnCode)]
 

@@ -118,6 +118,15 @@ class OwnCode(Choice):
         """Raise the error that names the file and its fault."""
         raise UserError(f"{self.path}: {fault}")
 
+    def real(self, said: str, values: Any, shape: tuple[int, ...] | None = None) -> Array:
+        """Return numbers that a function gives, refused if they are none or not of a shape: a failure has NaN."""
+        array = as_array(values)
+        if array.dtype.kind not in "biuf" or shape not in (None, array.shape):
+            kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
+            wanted = "" if shape is None else f" of shape {shape}"
+            self.refuse(f"{said} {kind} of shape {array.shape}; give real numbers{wanted}, NaN where there is none")
+        return array.astype(float, copy=False)
+
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
         """Return the result of a function of the file on arrays, which it cannot change; UserError if it raises."""
         function = self.code.function(name)
@@ -154,11 +163,7 @@ class OwnFunction(OwnCode, kind="own"):
 
     def call(self, shape: tuple[int, ...], array: NDArray) -> NDArray[np.float64]:
         """Return the numbers of this shape that the function gives for an array, which it cannot change."""
-        found = as_array(self.run(self.name, array))
-        if found.shape != shape or found.dtype.kind not in "fiub":
-            kind = f"{found.dtype} of shape {found.shape}"
-            raise UserError(f"{self.code.place}: {self.name} returns {kind}; return numbers of shape {shape}")
-        return found.astype(np.float64)
+        return self.real(f"{self.name} returns", self.run(self.name, array), shape)
 
     def _described(self) -> str:
         return f"{self.name} of {self.path}"
@@ -250,7 +255,7 @@ class Functions(OwnCode):
         def of_own(name: str, means: Mapping[str, Array]) -> Array:
             columns = {f"mean_{each}": means[each] for each in self._means(name)}
             rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-            return self._real(name, [self._call(name, self.parameters | row) for row in rows], name)
+            return self.real(f"{name} returns", [self._call(name, self.parameters | row) for row in rows])
 
         own = {name: functools.partial(of_own, name) for name in self.measured if self._means(name)}
         return {name: function for name, function in OF_MEANS.items() if name in self.measured} | own
@@ -279,20 +284,19 @@ class Functions(OwnCode):
         taken = {name for takes in self.code.functions.values() for name in takes}
         meant = {*(drawn_from := {"draw", "rng"}), *self.measured}
         for name in sorted({*self.parameters} & meant):
-            yield name, "is a measure, or what functions draw from; give the parameter another name"
+            yield f"parameters.{name}", "is a measure, or what functions draw from; give the parameter another name"
         for name in sorted({*self.independent} - {*self.parameters}):
             yield "independent", f"{name} is no factor of these functions; they have {', '.join(self.parameters)}"
         for name in sorted({*self.parameters} - taken - meant - {"truth"}):
-            yield name, f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
+            yield f"parameters.{name}", f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
 
     def theory(self, source: str) -> dict[str, float]:
         """Expected measures by name that the function of a theory (exact, leading) gives; none without one."""
         if (function := getattr(self, f"{source}_theory")) is None:
             return {}
-        found = self._call(function, self.parameters)
-        if not isinstance(found, Mapping) or not all(np.ndim(value) == 0 for value in found.values()):
-            self.refuse(f"{function} returns {type(found).__name__}; return a dict of numbers by name")
-        return {name: float(found[name]) for name in self.measured if name in found}
+        found = self._by_name(function, {}, None)
+        numbers = {name: found[name] for name in self.measured if name in found}
+        return {name: float(self.real(f"{function} gives {name} as", each, ())) for name, each in numbers.items()}
 
     def _described(self) -> str:
         return f"{self.method} on {self.process}" if self.process else self.method
@@ -360,8 +364,7 @@ class Functions(OwnCode):
             function = name if name in self.uses_functions else self.method
             needs, measure = KNOWN.get(name, ((name,), lambda number: number))
             if function == name:
-                given = np.zeros(count or ()) if self._means(name) else self._call(function, known)
-                numbers[name] = self._real(name, given, function)
+                numbers[name] = np.zeros(count or ()) if self._means(name) else self._call(function, known)
             elif missing := [each for each in needs if each not in known]:
                 given = sorted(known.keys() - self.parameters.keys() - {"draw", "rng"})
                 needed = f"{name} needs it; known are {', '.join(given)}"
@@ -369,23 +372,12 @@ class Functions(OwnCode):
                 needed = "simstudy.performance(simstudy.estimates(…)) has it" if name in OF_TABLES else needed
                 self.refuse(f"{function} returns no {missing[0]!r}; {needed}")
             else:
-                numbers[name] = measure(*(self._real(each, known[each], function) for each in needs))
-            if np.shape(numbers[name]) != (() if count is None else (count,)):
-                each = "the one replicate" if count is None else f"each of {count} replicates"
-                fault = f"{function} gives {name} of shape {np.shape(numbers[name])}"
-                remedy = "or measures of components by simstudy.performance(simstudy.estimates(…))"
-                self.refuse(f"{fault}; give one number for {each}, such as their mean; {remedy}")
+                given = [self.real(f"{function} gives {each} as", known[each]) for each in needs]
+                if needs == ("reject",) and (np.abs(given[0] - 0.5) > 0.5).any():
+                    self.refuse(f"{function} gives reject beyond 0 and 1; give probabilities of rejection")
+                numbers[name] = measure(*given)
+            numbers[name] = self.real(f"{function} gives {name} as", numbers[name], () if count is None else (count,))
         return numbers
-
-    def _real(self, name: str, values: Any, function: str) -> Array:
-        """Numbers that functions give, refused if they are none: a replicate that fails has NaN."""
-        array = as_array(values)
-        if array.dtype.kind not in "biuf":
-            kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
-            self.refuse(f"{function} gives {name} as {kind}; give real numbers, NaN where there is none")
-        if name == "reject" and (np.abs(array - 0.5) > 0.5).any():
-            self.refuse(f"{function} gives reject beyond 0 and 1; give truth values, or probabilities of rejection")
-        return array.astype(float, copy=False)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
         found = self._call(function, self.parameters | dict(known))
