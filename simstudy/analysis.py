@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from simstudy.design.measures import LENGTHS, averaged_measures, coordinates_of, described
-from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_tree
-from simstudy.replicates.performance import Performance, block_lengths
 from simstudy.results import Results, Where, cells_of, factors_of, one_cell, text_of
+from simstudy.verdicts.assemble import measured_in
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.evidence import interval, why_no_verdict
@@ -107,22 +107,9 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
         raise UserError(f"{said}, so their covariance is unknown; use one size")
     measured = []
     for cell in cells:
-        inside, own = _read(results, cell), results.isel(cell=cell)
-        if not inside.n_blocks:
+        if not (inside := _read(results, cell)).n_blocks:
             raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
-        drawn = bool(own.coords.get("population", ""))
-        found = Performance(
-            {measure: own[measure].sel(source="empirical").values},
-            {measure: own[f"{measure}_mcse"].values},
-            {measure: inside[f"{measure}_contribution"].values},
-            {measure: float(inside.get(f"{measure}_remainder", 0.0))},
-            int(inside.n_used_blocks),
-            int(own.n_replicates),
-            int(own.n_failed),
-            by_batch=drawn,
-            block_length=N_BLOCKS if drawn else int(block_lengths(int(own.n_batches))[0]),
-        )
-        measured.append(found)  # as verdicts see it
+        measured.append(measured_in(results.isel(cell=cell), inside, measure))
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure)
     both, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
@@ -155,11 +142,9 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
             start, length = int(part[count][: places[0]].sum()), int(part[count][places[0]])
             part = part.isel({dimension: slice(start, start + length)})
     part = part.isel(cell=places[0])
-    shape = 2 * (int(part.n_members),)
+    heads = pd.MultiIndex.from_product(2 * [range(int(part.n_members))], names=["head_i", "head_j"])
+    part = part.assign_coords(xr.Coordinates.from_pandas_multiindex(heads, "pair")).unstack("pair")
     part = part.isel(feature=slice(int(part.get("n_features", 0))), missing_dims="ignore")
-    pairs = {name: variable for name, variable in part.data_vars.items() if "pair" in variable.dims}
-    square = {name: (("head_i", "head_j"), each.values.reshape(shape), each.attrs) for name, each in pairs.items()}
-    part = part.drop_dims("pair").assign(square)
     part = part.drop_dims("query") if part.sizes.get("query") == 0 else part
     unnamed = {name: size for name, size in part.sizes.items() if name != "index" and name not in part.coords}
     return described(part.assign_coords({name: np.arange(size) for name, size in unnamed.items()}))

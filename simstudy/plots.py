@@ -74,7 +74,7 @@ def plot(
     if grid is None and len(factors) > 1:
         raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
     entries |= {each: setting_of(entries[each]) for each in ("x", "hue", "panel") if entries.get(each) is not None}
-    where = {setting_of(name): level for name, level in (where or {}).items()}
+    where = {setting_of(name): level for name, level in where.items()} if isinstance(where, dict) else where or {}
     stated = {"kind": kind, "title": y, "grid": grid or min(factors), "where": where, "y": y, **entries}
     figure = validated(KINDS[kind], stated, place=f"plots.{kind}")
     grids = {name: PlannedGrid(each, [row for row in rows if row["grid"] == name]) for name, each in factors.items()}

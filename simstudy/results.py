@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from simstudy.design import measures
@@ -70,6 +71,8 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     """
     if isinstance(path, xr.DataTree):
         return checked(path, Path("results"))
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f"results = {path!r:.60}: give what run or open_results returned, or the folder of a study")
     place = Path(path)
     if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # a folder of its design
         place = DEFAULT_OUTPUT / place / "quick"
@@ -170,7 +173,7 @@ def _groups(
 
     def spread(variable: xr.Variable, missing: Any = None, drawn: bool = False) -> xr.Variable | None:
         """A variable along the factors, then its other dimensions; None if it says nothing, and is not drawn."""
-        others = [str(dimension) for dimension in variable.dims if dimension != "cell"]
+        others = [dimension for dimension in variable.dims if dimension != "cell"]
         values = variable.transpose("cell", *others).values[numbers]
         if values.dtype.kind in "OTU":
             values = values.astype(str)
@@ -187,8 +190,7 @@ def _groups(
     groups: dict[str, dict[str, Any]] = {"": {}, ERRORS: {}, THEORY: {}, RUN: {}, FIGURES: {}}
     for name, variable in registry(cells.attrs).items():
         for group, own_name, sources in _places(name, variable) if name in measured else ():
-            part = cells.variables[name]
-            part = part if sources is None else part.isel(source=sources[0] if len(sources) == 1 else sources)
+            part = cells.variables[name] if sources is ... else cells.variables[name].isel(source=sources)
             groups[group][own_name] = spread(part, drawn=group == FIGURES and not part.notnull().any())
     # What else varies among the cells, and settings that are the same in all of them.
     others, fixed = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}, dict[str, Any]()
@@ -216,30 +218,29 @@ def _groups(
             yield f"/{group}", described(xr.Dataset(variables, names))
 
 
-def _places(name: str, variable: Variable) -> list[tuple[str, str, list[int] | None]]:
+def _places(name: str, variable: Variable) -> list[tuple[str, str, Any]]:
     """Where in a grid a variable of the table lies: groups, its name there, and which sources of it."""
     if "source" in variable.dims:
-        estimated = [] if name == "inapplicable" else [("", name, [0])]
-        return [*estimated, (THEORY, name, [1, 2])]
+        estimated = [] if name == "inapplicable" else [("", name, 0)]
+        return [*estimated, (THEORY, name, slice(1, None))]
     if "figure" in variable.dims or "drawn" in variable.dims:
-        return [(FIGURES, name, None)]
+        return [(FIGURES, name, ...)]
     if name.endswith("_mcse"):
-        return [(ERRORS, name.removesuffix("_mcse"), None)]
+        return [(ERRORS, name.removesuffix("_mcse"), ...)]
     if name.endswith("_numerical_error"):
-        return [(THEORY, name, None)]
-    return [("" if name in _SHOWN or name == "hdi" else RUN, name, None)]
+        return [(THEORY, name, ...)]
+    return [("" if name in _SHOWN or name == "hdi" else RUN, name, ...)]
 
 
 def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarray]:
     """The levels of a factor, numbers in order, and which of them each cell has; all of them text if some are."""
     levels = [text_of(row, factor) for row in rows]
-    if any(isinstance(entry, str) for entry in levels):
-        levels = [entry if isinstance(entry, str) else f"{entry:.15g}" for entry in levels]
-        found = np.array(list(dict.fromkeys(levels)))
-    else:
-        found = np.unique(levels)
-    place = {each: number for number, each in enumerate(found.tolist())}
-    return found, np.array([place[each] for each in levels])
+    if not any(isinstance(entry, str) for entry in levels):
+        return np.unique(levels, return_inverse=True)
+    places, found = pd.factorize(
+        np.array([each if isinstance(each, str) else f"{each:.15g}" for each in levels], object)
+    )
+    return found.astype(str), places
 
 
 def _flat(results: xr.DataTree) -> xr.Dataset:
@@ -247,7 +248,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     attrs = {str(name): text for name, text in results.attrs.items() if name != "layout"}
     grids = [node for name, node in results.children.items() if name not in (SETTINGS, VERDICTS, COMPARISONS)]
     groups = [{name: each.to_dataset() for name, each in {"": node, **node.children}.items()} for node in grids]
-    numbers = [each[""]["cell"].values.ravel() for each in groups]
+    numbers = [each[""]["cell"].values for each in groups]
     kept = np.sort(np.concatenate([each[each >= 0] for each in numbers]))
     settings = results[SETTINGS].to_dataset().sel(cell=kept).drop_vars("cell")
     coords: dict[str, Any] = {str(name): settings.variables[name] for name in settings.coords}
@@ -265,13 +266,11 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
         made = np.full(shape, "" if text else 0 if counts else np.nan, object if text else float)
         stored = name not in _SOMETIMES
         for nodes, places in zip(groups, numbers, strict=True):
-            rows = np.searchsorted(kept, places[places >= 0])
+            there = places >= 0
             for group, own_name, sources in _places(name, variable):
                 if group in nodes and own_name in nodes[group].data_vars:
-                    values = nodes[group][own_name].values
-                    values = values.reshape(-1, *values.shape[values.ndim - len(others) + (sources == [0]) :])
-                    at: Any = np.ix_(rows, np.array(sources)) if sources else rows
-                    made[at] = values[places >= 0].reshape(made[at].shape)
+                    rows = np.searchsorted(kept, places[there])
+                    made[rows, sources] = nodes[group].variables[own_name].values[there]
                     stored = True
         if stored:
             kind = int if counts else bool if variable.unit == "bool" else made.dtype

@@ -30,7 +30,7 @@ from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT
-from simstudy.study import run
+from simstudy.study import folder_of, run_loaded
 
 GRID, FILES = "simulation", ("functions.py", "design.json")
 MIN_REPLICATES = 1024
@@ -150,17 +150,19 @@ def simulate(
     study.grid(GRID, levels, drop=[*map(dict, dropped)])
     for claim, entries in claims.items():
         study.claim(claim, **{"kind": None, "grid": GRID, "statement": claim, **entries})
-    folder = Folder(Path(output), (name,))
+    folder = Folder(folder_of(output), (name,))
     place = folder.path / FILES[1]
     head = folder.read(FILES[0], MAX_CODE_BYTES) if FILES[0] in (names := folder.names()) else b""
     if "design.toml" in names or ({*FILES} & {*names} and not head.startswith(STAND_INS.encode())):
         raise UserError(f"{folder.path}: has a design or functions of your own; give another name, or another output")
-    # A call that is refused writes nothing.
     written = read_design(study)._replace(place=str(place), path=place, functions=text)
+
+    def write() -> None:
+        for file, content in zip(FILES, (text, written.text), strict=True):
+            folder.write(file, content.encode())
+
     loaded = load_design(written, confirm=how.pop("confirm", None))
-    for file, content in zip(FILES, (text, written.text), strict=True):
-        folder.write(file, content.encode())
-    return run(loaded, output=output, **how)
+    return run_loaded(loaded, output=output, prepare=write, **how)
 
 
 def _require(kind: Any, wanted: str, given: Mapping[str, Any]) -> None:
@@ -201,15 +203,14 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
         own: dict[str, types.ModuleType] = {}
         rests_on = [*_rests_on(name, function, {}, own)] if version is None else [f"version {version}"]
         digest = hashlib.blake2b("\0".join([name, *rests_on]).encode(), digest_size=16).hexdigest()
-        for module in own.values():
-            cloudpickle.register_pickle_by_value(module)
-        try:
-            pickled[digest] = cloudpickle.dumps(function)
-        except Exception as error:
-            raise UserError(f"{name}: cannot be sent to workers: {type(error).__name__}: {error}") from None
-        finally:
+        with contextlib.ExitStack() as held:
             for module in own.values():
-                cloudpickle.unregister_pickle_by_value(module)
+                cloudpickle.register_pickle_by_value(module)
+                held.callback(cloudpickle.unregister_pickle_by_value, module)
+            try:
+                pickled[digest] = cloudpickle.dumps(function)
+            except Exception as error:
+                raise UserError(f"{name}: cannot be sent to workers: {type(error).__name__}: {error}") from None
         first = sum(each.kind is each.POSITIONAL_ONLY for each in takes)
         # Arguments as they are written; a default says no more than that there is one.
         named = [each for each in takes if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]

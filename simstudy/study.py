@@ -107,22 +107,34 @@ def run(
         If the output cannot be written, the executor cannot be used, PyTorch is wanted but not installed, or the text
         cannot be shown in one line.
     """
+    if isinstance(design, Design) and confirm is not None:
+        raise UserError("confirm: stated with a loaded design; load the design with it")
+    loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
+    return run_loaded(loaded, output=output, executor=executor, workers=workers, observer=observer)
+
+
+def run_loaded(design: Design, *, observer: Any = None, executor: Any = "threads", **how: Any) -> xr.DataTree:
+    """Run a study for whoever calls the function that calls this; further arguments as of `complete`."""
     # New processes import a script, and would make its call of this function again.
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # which is not run again
     once = script.name == "__main__.py" or not script.is_file() or b"__name__" in script.read_bytes()
     if executor in ("processes", "cuda") and not once:
         remedy = "write the call below if __name__ == '__main__':"
         raise UserError(f"executor: processes import your script, and would call again; {remedy}")
-    if isinstance(design, Design) and confirm is not None:
-        raise UserError("confirm: stated with a loaded design; load the design with it")
-    loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
-        results, status, notes = complete(loaded, output=output, observer=told, executor=executor, workers=workers)
-    lines = [missed_line(status, loaded), undecided_line(cells_of(results), loaded)]
+        results, status, notes = complete(design, observer=told, executor=executor, **how)
+    lines = [missed_line(status, design), undecided_line(cells_of(results), design)]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, texts)):
-            warnings.warn(text, kind, stacklevel=2)
+            warnings.warn(text, kind, stacklevel=3)
     return results
+
+
+def folder_of(output: Any) -> Path:
+    """Return the folder of all studies, or refuse what is no path."""
+    if isinstance(output, str | os.PathLike):
+        return Path(output)
+    raise UserError(f"output = {output!r:.60}: give the path of a folder")
 
 
 def plan(
@@ -157,7 +169,7 @@ def plan(
 
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
-    store = store_of(loaded, output)
+    store = store_of(loaded, folder_of(output))
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded, rules_of(loaded).get("control"))
         state = RunState(loaded, store, opened.device, **rules_of(loaded))
@@ -171,10 +183,11 @@ def complete(
     executor: Any = "threads",
     workers: int | None = None,
     observer: Observer = lambda *_: None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> tuple[xr.DataTree, Status, list[str]]:
     """Run a study as `simstudy.run` says; also return where its cells stand, and what to tell of how that went."""
     require_trust(planned.cell for planned in design.cells)
-    store = store_of(design, output)
+    store = store_of(design, folder_of(output))
     if os.path.isdir(store.folder):
         with store.locked():
             stated, name = store.read_json(PROVENANCE_FILE).get("design_file"), ""
@@ -188,6 +201,7 @@ def complete(
             # There is nothing to do if all that a run would write lies there.
             status = read_status(design, store)
             if status and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
+                prepare()
                 return read_results(store), status, []
     from simstudy.execution.executors import Jobs, open_executor, require_memory
     from simstudy.execution.state import RunState
@@ -199,6 +213,7 @@ def complete(
         def claim(memory: float, workers: int) -> None:
             require_memory(design.cells, memory, workers)
             held.enter_context(store.locked())
+            prepare()  # It may write, as nothing of the call is refused any more.
 
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.

@@ -54,9 +54,10 @@ def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(
 def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
     (results, output), path = found, write_design(tmp_path)
     for design in (path, str(path), simstudy.Study.of(path), simstudy.check(path)["quick"]):
-        again = simstudy.run(design, output=output, executor="serial")
-        xr.testing.assert_equal(cells_of(again), cells_of(results))
+        xr.testing.assert_equal(cells_of(simstudy.run(design, output=output, executor="serial")), cells_of(results))
     assert simstudy.open_results(output / "tiny" / "quick").attrs["design"] == DESIGN
+    for call in (simstudy.run, simstudy.plan):
+        refuses("^output = 3: give the path of a folder$", call, path, output=3)
     longer = write_design(tmp_path, varied(min_replicates=512))
     assert simstudy.plan(longer, output=tmp_path).grids[0][1::3] == (6, 6 * (16 - 4))  # cells, and batches left
 
@@ -115,6 +116,7 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     ({"x": "angel"}, 'figure.x = .angel.: unknown factor; did you mean "angle"'),
     ({"hue": "bandwidth"}, "figure.hue = .bandwidth.: unknown factor; known"),
     ({"x": "regression"}, "is not a number everywhere"),
+    ({"where": 3}, "plots.curve: where = 3: Input should be a valid dictionary"),
     ({"kind": "pie"}, "kind = 'pie': choose one of curve, nested_loop, lollipop"),
 ])  # fmt: skip
 def test_mistakes__are_told_in_one_line(results, arguments, message):

@@ -118,6 +118,7 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, m
     tree = tree_of(results)
     for lacking in (foreign, tree.drop_nodes("settings"), tree.filter(lambda node: node.parent)):
         refuses("not the results of a study", cells_of, lacking)
+    refuses("results = None: give what run or open_results returned, or the folder", simstudy.details, None, 0)
     path = tmp_path / "air.nc"
     foreign.to_netcdf(path, engine="netcdf4")
     refuses(r"air\.nc: damaged, or not the results of a study; .*, or use open_datatree", open_results, path)

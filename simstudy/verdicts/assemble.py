@@ -19,9 +19,10 @@ from simstudy.design import measures
 from simstudy.design.answerable import draws_in
 from simstudy.design.document import Design, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
-from simstudy.design.settings.cell import ATTENDED, OF_ALL, TABLE_OF, selected
+from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, OF_ALL, TABLE_OF, selected
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
+from simstudy.replicates.performance import Performance, block_lengths
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.optima import optimum_shares
@@ -182,3 +183,18 @@ def details(
     for dimension, count in measures.LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension
     return made
+
+
+def measured_in(results: xr.Dataset, details: xr.Dataset, measure: str) -> Performance:
+    """Return one measure of a cell, as verdicts see it, from what its results and details hold."""
+    drawn = bool(results.coords.get("population", ""))
+    counts = int(details.n_used_blocks), int(results.n_replicates), int(results.n_failed)
+    return Performance(
+        {measure: results[measure].sel(source="empirical").values},
+        {measure: results[f"{measure}_mcse"].values},
+        {measure: details[f"{measure}_contribution"].values},
+        {measure: float(details.get(f"{measure}_remainder", 0.0))},
+        *counts,
+        by_batch=drawn,
+        block_length=N_BLOCKS if drawn else int(block_lengths(int(results.n_batches))[0]),
+    )

@@ -31,21 +31,11 @@ from simstudy.design.answerable import draws_of
 from simstudy.design.document import LEVEL, MIN_SETTINGS, BaseClaim, Design, OptimumSlope, ViolatedPairs
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.cell import selected
-from simstudy.verdicts.comparisons import (
-    Comparison,
-    Predictions,
-    Selected,
-    agreement,
-    differences,
-    inside,
-    slopes,
-    steps,
-    undecided,
-)
+from simstudy.verdicts import comparisons as smooth
+from simstudy.verdicts import optima, orderings
+from simstudy.verdicts.comparisons import Comparison, Predictions, Selected, inside, undecided
 from simstudy.verdicts.estimates import contrast_of, estimates_of
 from simstudy.verdicts.evidence import NOTHING, Evidence, all_hold, anytime_score
-from simstudy.verdicts.optima import optima, optimum_slopes
-from simstudy.verdicts.orderings import violations
 
 if TYPE_CHECKING:
     from simstudy.execution.state import CellProgress
@@ -86,7 +76,10 @@ def comparisons_of(claim: BaseClaim, of: Selected) -> Iterator[Comparison]:
     raise NotImplementedError(type(claim).__name__)
 
 
-for _of_one_kind in (agreement, differences, optima, optimum_slopes, slopes, steps, violations):
+for _of_one_kind in (
+    smooth.agreement, smooth.differences, smooth.slopes, smooth.steps,
+    optima.optima, optima.optimum_slopes, orderings.violations,
+):  # fmt: skip
     comparisons_of.register(_of_one_kind)
 
 

@@ -15,20 +15,9 @@ import numpy as np
 
 from simstudy.design.document import Optimum, OptimumSlope
 from simstudy.design.settings.cell import level
+from simstudy.verdicts import evidence as ev
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, undecided, within
 from simstudy.verdicts.estimates import Array, Estimates
-from simstudy.verdicts.evidence import (
-    NOTHING,
-    Contrast,
-    Evidence,
-    all_hold,
-    evidence_between,
-    interval,
-    least_among,
-    p_above,
-    possible_minima,
-    why_no_verdict,
-)
 
 NEVER = 0.01
 """Share of draws below which a value of the factor is not among the possible optima."""
@@ -92,15 +81,16 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
             yield undecided(text, f"{where} within the ratio")
             continue
         apart, values = of.estimates.differences(cells), of.estimates.values[cells]
-        larger = p_above(apart, 0.0)
+        larger = ev.p_above(apart, 0.0)
         best = int(np.argmin(np.where(inside, values, np.inf)))
 
         def confidence(level: float, levels: Array = levels, larger: Array = larger) -> Bounds:
-            possible = levels[possible_minima(larger) >= level]
+            possible = levels[ev.possible_minima(larger) >= level]
             return float(possible.min()), float(possible.max())
 
-        why = next(filter(None, (why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~inside).tolist())), "")
-        found, evidence = float(levels[np.argmin(values)]), least_among(inside, larger)
+        reasons = (ev.why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~inside).tolist())
+        why = next(filter(None, reasons), "")
+        found, evidence = float(levels[np.argmin(values)]), ev.least_among(inside, larger)
         yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
 
 
@@ -154,7 +144,7 @@ def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comp
     """Compare the slope of optima with that claimed, in the worst of the ways in which levels may be least."""
     leverage, log_log = leverages(np.log([z for z, *_ in path])), claim.scale == "log_log"
 
-    def slope(vertices: Sequence[Vertex]) -> Contrast:
+    def slope(vertices: Sequence[Vertex]) -> ev.Contrast:
         """Return it with the error that derivatives give; certain where all optima lie at ends of their levels."""
         value, terms = 0.0, defaultdict[int, float](float)
         for weight, vertex in zip(leverage, vertices, strict=True):
@@ -164,7 +154,7 @@ def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comp
         if terms:
             return of.estimates.combine(terms).moved(value)
         degrees = of.estimates.degrees([*range(len(of.estimates.values))]).min()
-        return of.estimates.looked(Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
+        return of.estimates.looked(ev.Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
 
     least = [int(np.argmin(of.estimates.values[cells])) for *_, cells in path]
     estimated = [_vertex(of.estimates, x, cells, k)[0] for (_, x, cells), k in zip(path, least, strict=True)]
@@ -172,14 +162,15 @@ def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comp
     possible = [_possible(of.estimates, x, cells, DOUBT * of.level / len(path)) for _, x, cells in path]
     few = math.prod(map(len, possible)) <= MOST_WAYS
     ways = [slope(vertices) for vertices in itertools.product(*possible)] if few else []
-    evidence, why = NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
+    evidence, why = ev.NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
     if ways:
-        each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
-        evidence = all_hold(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
-        why = next(filter(None, map(why_no_verdict, ways)), "")
+        together = ev.Contrast(*(np.array(column, float) for column in zip(*ways, strict=True)))
+        each = ev.evidence_between(together, bounds)
+        evidence = ev.all_hold(ev.Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
+        why = next(filter(None, map(ev.why_no_verdict, ways)), "")
 
     def confidence(level: float) -> Bounds:
-        reach = [interval(way, (1.0 - DOUBT) * level) for way in ways]
+        reach = [ev.interval(way, (1.0 - DOUBT) * level) for way in ways]
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
     rests_on = tuple(itertools.chain(*(cells for *_, cells in path)))
@@ -191,7 +182,7 @@ def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comp
 
 def _possible(estimates: Estimates, x: Array, cells: list[int], level: float) -> list[Vertex]:
     found: list[Vertex] = []
-    for k in np.flatnonzero(possible_minima(p_above(estimates.differences(cells), 0.0)) >= level).tolist():
+    for k in np.flatnonzero(ev.possible_minima(ev.p_above(estimates.differences(cells), 0.0)) >= level).tolist():
         vertex, curvature = _vertex(estimates, x, cells, k)
         middles = (x[k - 1 : k + 1] + x[k : k + 2]) / 2 if curvature else x
         if curvature is None:
@@ -203,7 +194,7 @@ def _possible(estimates: Estimates, x: Array, cells: list[int], level: float) ->
     return found
 
 
-def _vertex(estimates: Estimates, x: Array, cells: list[int], k: int) -> tuple[Vertex, Contrast | None]:
+def _vertex(estimates: Estimates, x: Array, cells: list[int], k: int) -> tuple[Vertex, ev.Contrast | None]:
     """Return the optimum where the level k is least, and the curvature there; at an end it is the level itself."""
     if k in (0, len(x) - 1):
         return Vertex(float(x[k]), {}), None

@@ -70,9 +70,9 @@ ALL = ("variance", "coverage", "interval_length", "rejection_rate", largest, spr
 
 
 def study(output, process=sample, method=mean, measures=ALL, **how):
-    how = {"factors": {"n": [N], "shift": [0.5]}, "max_replicates": 4 * BATCH, "batch_size": BATCH, **how}
-    methods = how.pop("methods", [method])
-    return cells_of(simstudy.simulate("own", process, methods, measures, output=output, executor="serial", **how))
+    how = {"executor": "serial", "max_replicates": 4 * BATCH, "batch_size": BATCH, **how}
+    methods, factors = how.pop("methods", [method]), how.pop("factors", {"n": [N], "shift": [0.5]})
+    return cells_of(simstudy.simulate("own", process, methods, measures, factors=factors, output=output, **how))
 
 
 def cell_of(output):
@@ -228,9 +228,8 @@ def n_failed(x):
     ({"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True}, "odd gives bias as float64 of shape .2"),
     ({"methods": []}, "methods = ..: give at least one function"),
     ({"methods": mean}, "methods = <function mean .*>: give a list"),
-    ({"methods": {"a b": mean}}, "methods: 'a b' cannot name a function"),
-    ({"methods": {1: mean}}, "methods: 1 cannot name a function"),
-    ({"measures": "bias"}, "measures = 'bias': give a list"),
+    *(({"methods": {name: mean}}, f"methods: {name!r} cannot name a function") for name in ("a b", 1)),
+    *(({name: "n"}, f"{name} = 'n': give a list") for name in ("measures", "independent")),
     ({"factors": {"n": 10}}, "n = 10: give a list"),
     ({"factors": 3}, "factors = 3: give a dict"),
     ({"factors": np.ones((1, 2))}, r"factors = array\(\[\[1., 1.\]\]\): give a dict"),
@@ -238,23 +237,22 @@ def n_failed(x):
     ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
     ({"claims": {"c": {"value": 1.0}}}, "claims.c.kind: unknown kind; known: .*, equals, "),
     ({"drop": "n"}, "drop.0. = 'n': give a dict"),
-    ({"independent": "n"}, "independent = 'n': give a list"),
     ({"min_replicates": 0}, "min_replicates = 0: Input should be greater than or equal to 1"),
     ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
     ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
     ({"method": functools.partial(mean, n=threading.Lock())}, "rests on lock, which has no source; give version"),
     ({"measures": ["failure_rate"]}, "failure_rate is told beside others; name another measure too"),
+    ({"executor": "treads"}, "executor = 'treads': unknown; choose serial, threads"),
+    ({"wrokers": 2, "error": TypeError}, "unexpected keyword argument 'wrokers'"),
 ])  # fmt: skip
-def test_mistakes__are_told_in_one_line(how, message, tmp_path):
+def test_mistakes__are_told_in_one_line_and_nothing_is_written(how, message, tmp_path):
     refuses(message, study, tmp_path, **({"methods": {"odd": how}, "measures": ["bias"]} if callable(how) else how))
-    if "of type function" in message:  # nothing is written before the design is stated
-        assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("file", ["functions.py", "design.json", "design.toml"])
 def test_folder_of_ones_own__is_not_written_over(file, tmp_path):
-    design = write_design(tmp_path / "own", "")
-    design.rename(design.with_name(file))
+    write_design(tmp_path / "own", "").rename(tmp_path / "own" / file)
     refuses("own: has a design or functions of your own; give another name", study, tmp_path)
     assert [path.name for path in (tmp_path / "own").iterdir()] == [file] and not (tmp_path / "own" / file).read_text()
 
@@ -318,8 +316,7 @@ def test_correlated_normals__have_the_covariance_by_cholesky():
     assert found.shape == (4096, 5, 3)
     np.testing.assert_allclose(np.cov(found.reshape(-1, 3).T), covariance, atol=0.05)
     np.testing.assert_array_equal(AddressedDraw("0" * 32, 7, 2).correlated_normals(covariance, 5), found[7:9])
-    with pytest.raises(np.linalg.LinAlgError):
-        draw.correlated_normals(np.ones((2, 2)))
+    refuses("not positive definite", draw.correlated_normals, np.ones((2, 2)), error=np.linalg.LinAlgError)
 
 
 @pytest.mark.parametrize("page, verdicts", [("README.md", []), ("simstudy/docs/your-methods.md", ["supported"])])
