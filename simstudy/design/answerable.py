@@ -162,8 +162,7 @@ def _misselected(reference: Reference) -> Iterator[Problem]:
         lines = [sorted(along[number] for number in numbers) for numbers in reference.compared]
         if wrong := [line for line in lines if len({*line}) < max(2, len(line))]:
             values = ", ".join(f"{value:g}" for value in wrong[0])
-            remedy = f"needs two or more different values, other factors fixed; a line has {values}"
-            yield reference.problem("x", remedy)
+            yield reference.problem("x", f"needs two or more different values, other factors fixed; one has {values}")
 
 
 def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:

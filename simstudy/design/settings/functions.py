@@ -22,6 +22,7 @@ from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
 _LOADING = threading.RLock()  # threads that ran a file twice would share neither its caches nor its locks
+_COMPONENTS = "; measures of components are those of simstudy.performance(simstudy.estimates(…))"
 STAND_INS = "# Functions that were given to simulate"
 """How a text of functions begins that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
@@ -118,13 +119,13 @@ class OwnCode(Choice):
         """Raise the error that names the file and its fault."""
         raise UserError(f"{self.path}: {fault}")
 
-    def real(self, said: str, values: Any, shape: tuple[int, ...] | None = None) -> Array:
+    def real(self, said: str, values: Any, shape: tuple[int, ...] | None = None, way: str = "") -> Array:
         """Return numbers that a function gives, refused if they are none or not of a shape: a failure has NaN."""
         array = as_array(values)
         if array.dtype.kind not in "biuf" or shape not in (None, array.shape):
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
-            wanted = "" if shape is None else f" of shape {shape}"
-            self.refuse(f"{said} {kind} of shape {array.shape}; give real numbers{wanted}, NaN where there is none")
+            like = "" if shape is None else f" of shape {shape}"
+            self.refuse(f"{said} {kind} of shape {array.shape}; give real numbers{like}, NaN where there is none{way}")
         return array.astype(float, copy=False)
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
@@ -359,7 +360,7 @@ class Functions(OwnCode):
 
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         known = self.parameters | data | self._by_name(self.method, data, count)
-        numbers: dict[str, Any] = {}
+        numbers, shape = dict[str, Any](), () if count is None else (count,)
         for name in self.measured:
             function = name if name in self.uses_functions else self.method
             needs, measure = KNOWN.get(name, ((name,), lambda number: number))
@@ -374,9 +375,9 @@ class Functions(OwnCode):
             else:
                 given = [self.real(f"{function} gives {each} as", known[each]) for each in needs]
                 if needs == ("reject",) and (np.abs(given[0] - 0.5) > 0.5).any():
-                    self.refuse(f"{function} gives reject beyond 0 and 1; give probabilities of rejection")
+                    self.refuse(f"{function} gives reject beyond 0 and 1; give truth values or probabilities")
                 numbers[name] = measure(*given)
-            numbers[name] = self.real(f"{function} gives {name} as", numbers[name], () if count is None else (count,))
+            numbers[name] = self.real(f"{function} gives {name} as", numbers[name], shape, _COMPONENTS)
         return numbers
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
