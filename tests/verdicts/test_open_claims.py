@@ -175,9 +175,8 @@ def test_settings__are_as_many_as_asked_for_and_drawn_anew_with_another_text(tmp
     plain, again, first, same, other = (settings(each) for each in ways)
     assert plain == again and first == same and not {*plain} & {*first} and not {*first} & {*other}
     for cells in (plain, first, other):
-        assert len(cells) == 48 and len({(n, b, seed) for n, b, _, seed in cells}) == 16
+        assert len(cells) == 48 and len({(n, b, seed) for n, b, _, seed in cells}) == len({c[3] for c in cells}) == 16
         assert all(20 <= n <= 60 and 0.5 <= b <= 1.0 for n, b, _, _ in cells)
-        assert len({seed for *_, seed in cells}) == 16
     fewer = edited(TEXT, "[grids.angles.domain]", "[grids.angles]\ncells = 5\n[grids.angles.domain]")
     assert len(loaded(tmp_path, fewer).cells) == 15
 
@@ -203,6 +202,7 @@ def test_law__covers_its_ends_and_nothing_else():
      "only 3 different settings of the domain are possible; widen it"),
     ("{ uniform = [0.5, 1.0] }", "{ one_of = [-1.0] }", "grids.angles.domain.bandwidth = -1.0: Input should be"),
     ("{ uniform = [0.5, 1.0] }", "{ uniform = [-2.0, -1.0] }", "grids.angles.domain.bandwidth = -1."),
+    ("[grids.angles.domain]", "[grids.angles.settings]\nnoise_sd = -1\n[grids.angles.domain]", "settings.noise_sd = -"),
 ])  # fmt: skip
 def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
     assert said in mistakes(tmp_path, edited(TEXT, old, new))
