@@ -22,7 +22,7 @@ from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
 _LOADING = threading.RLock()  # threads that ran a file twice would share neither its caches nor its locks
-_COMPONENTS = "; measures of components are those of simstudy.performance(simstudy.estimates(…))"
+_COMPONENTS = "; such as their mean, or measures of components by simstudy.performance(simstudy.estimates(…))"
 STAND_INS = "# Functions that were given to simulate"
 """How a text of functions begins that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
