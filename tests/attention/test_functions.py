@@ -287,18 +287,18 @@ def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_
                                  batch_size=BATCH, output=tmp_path, executor=executor, **how)  # fmt: skip
 
     found = run(0.5, "processes", workers=1)
-    x = AddressedDraw(load_design(tmp_path / "any" / "design.json").cells[0].cell.data_id, 0, BATCH).normals(N) + 0.5
-    middle = np.sort(x, axis=1)[:, 3 : N - 3].mean()
-    means = [0.5 * x.mean(), x.mean(), middle]
+    design = tmp_path / "any" / "design.json"
+    x = AddressedDraw(load_design(design).cells[0].cell.data_id, 0, BATCH).normals(N) + 0.5
+    means = [0.5 * x.mean(), x.mean(), np.sort(x, axis=1)[:, 3 : N - 3].mean()]
+    design.unlink()
     n = json.loads(found.attrs["run"])["batches_computed"]
     assert found["simulation"].bias.values.ravel() + 0.5 == pytest.approx(means, abs=1e-2)
     assert (found["simulation"].failure_rate.values == 0.0).all()
     # Other objects of the same kind are the same methods; with another value that is bound they are others.
-    assert run(0.5).attrs["run"] == found.attrs["run"]  # with its seconds: nothing was run again
+    assert run(0.5).attrs["run"] == found.attrs["run"] and design.exists()  # with its seconds: nothing was run again
     assert json.loads(run(0.6).attrs["run"])["batches_computed"] == n
     (tmp_path / "any" / "quick" / "results.nc").unlink()
     BY_VALUE.clear()
-    design = tmp_path / "any" / "design.json"
     with pytest.raises(UserError, match=r"functions.py: its functions were given to simulate; call it again"):
         simstudy.run(design, output=tmp_path / "other", executor="serial", trust=[design.with_name("functions.py")])
 
