@@ -367,8 +367,7 @@ def expected(scale):
 
 
 def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp_path, in_process, monkeypatch):
-    path = write_design(tmp_path / "squares", STUDY)
-    code = path.parent / "functions.py"
+    code = (path := write_design(tmp_path / "squares", STUDY)).parent / "functions.py"
     code.write_text(SQUARES)
     with pytest.raises(UserError, match=r"claims.value.value: .*functions.py: its code runs only if you trust it"):
         simstudy.run(path.parent, output=tmp_path, executor="serial")
@@ -377,6 +376,7 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     z = (results.squared.sel(source="empirical") - [1.0, 4.0]) / results.squared_mcse
     assert 0.0 < np.abs(z).max() < 4.0
     assert results.verdict.values.tolist() == ["supported", "supported"] and results.claimed_value[1] == 4.0
+    assert not any(each.counted for each in load_design(path, trust=[code]).cells)  # no events, as the study says
     assert results.squared.attrs["units"] == "kg" and "scale" in results.coords and "n_heads" not in results.coords
     monkeypatch.chdir(tmp_path)
     for given in (["status", "squares"], ["report", "squares"]):
