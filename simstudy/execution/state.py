@@ -418,10 +418,10 @@ def _kept(known: Finished, cell: Cell) -> tuple[Performance, tuple[int, ...]] | 
     """Performance and failures of a finished cell; None without, or if a measure is not there."""
     if known.measures is None:
         return None
-    *measures, failed = known.measures
-    found = Performance._make(measures)
+    found, failed = Performance._make(known.measures[:-1]), known.measures[-1]
     names = {*MEASURES, *HEAD_MEASURES, *PAIR_MEASURES, *cell.statistics, "hdi", "failure_rate"} - {ATTENDED}
     whole = all(names <= table.keys() for table in (found.estimate, found.mcse, found.widening or {}))
+    whole &= {len(block_lengths(known.looks[-1]))} == {*map(len, found.contribution.values())}
     return (found, failed) if whole else None
 
 
