@@ -32,17 +32,8 @@ def run(design: Design | Source, **how: Any) -> xr.Dataset:
     return cells_of(complete(design if isinstance(design, Design) else load_design(design), **how)[0])
 
 
-BASE: dict[str, Any] = {
-    "n_keys": 40,
-    "n_features": 6,
-    "n_heads": 2,
-    "head_dim": 2,
-    "arrangement": "orthogonal",
-    "bandwidth": 0.8,
-    "batch_size": 32,
-    "seed": 7,
-    "control": "none",
-}
+BASE: dict[str, Any] = {"n_keys": 40, "n_features": 6, "n_heads": 2, "head_dim": 2, "arrangement": "orthogonal"}
+BASE |= {"bandwidth": 0.8, "batch_size": 32, "seed": 7, "control": "none"}
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 

@@ -20,12 +20,14 @@ N_BLOCKS = 64
 def account(
     coordinates: dict[str, Any], value: Any, contribution: Array, *, measure: str = "mse", remainder: float = 0.0,
     n_blocks: int | None = None, n_replicates: int = 0, by_batch: bool = False, seed: int = 1, batch_size: int = 256,
+    randomisation: Any = (),
 ) -> Any:  # fmt: skip
     """Return an account of one cell; of several measures, value and contribution are dicts."""
     values, parts = (each if isinstance(each, dict) else {measure: each} for each in (value, contribution))
     performance = SimpleNamespace(
-        estimate=values, contribution=parts, remainder={measure: remainder}, n_replicates=n_replicates,
-        n_blocks=n_blocks or len(parts[measure]), by_batch=by_batch, block_length=16 if by_batch else 1,
+        estimate=values, contribution=parts, remainder={measure: remainder},
+        randomisation={measure: randomisation}, n_replicates=n_replicates, n_blocks=n_blocks or len(parts[measure]),
+        by_batch=by_batch, block_length=16 if by_batch else 1,
         mcse={name: np.hypot(np.linalg.norm(part), remainder) for name, part in parts.items()},
     )  # fmt: skip
     # An instance has no data whose moments might not exist.

@@ -212,6 +212,21 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_says_why_it
     refuses("no replicate of this cell has an estimate", simstudy.contrast, compared, 0, {"grid": "lost"}, "mse")
 
 
+def test_contrast_with_a_population__is_that_of_a_claim_too(tmp_path):
+    """One cell has long blocks and a control, whose error is of random points, the other short ones and neither."""
+    claim = {"statement": "s", "kind": "larger_than", "grid": "points", "measure": "mse"}
+    claim |= {"where": {"queries": "gaussian(count=4)"}, "versus": {"queries": "origin"}}
+    drawn = {"regression": "ridge", "population": ["queries"], "arrangement": "orthogonal", "head_dim": 1}
+    grid = {"settings": drawn, "factors": {"queries": ["origin", {"kind": "gaussian", "count": 4}]}}
+    tables = tomllib.loads(DESIGN) | {"grids": {"points": grid}, "claims": {"points": claim}, "figures": {}}
+    tables["precision"] |= {"min_replicates": 16384, "max_replicates": 16384}
+    results = simstudy.run(tables, output=tmp_path, executor="serial")
+    found, stated = simstudy.contrast(results, 1, 0, "mse"), results["comparisons"]
+    assert (found.estimate, found.mcse) == (stated.estimate.item(), stated.mcse.item())
+    points = simstudy.details(results, 1).mse_randomisation
+    assert 0 < np.linalg.norm(points) < found.mcse and not simstudy.details(results, 0).mse_randomisation.any()
+
+
 @pytest.mark.parametrize("where, expected", [
     ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
     ({"grid": "angles", "angle": 31}, r"no cell; among all cells .*; angle \(0.0, 45.0, 90.0"),

@@ -177,10 +177,8 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
     """Refuse claims, figures and target errors that name what the grids lack, or that cells cannot answer."""
     cells = {name: [each.cell for each in planned if each.grid == name] for name in document.grids}
     grids = {
-        name: PlannedGrid(
-            (*stated.domain, *stated.factors), [cell.coordinates for cell in cells[name]], cells[name], stated
-        )
-        for name, stated in document.grids.items()
+        name: PlannedGrid((*of.domain, *of.factors), [cell.coordinates for cell in cells[name]], cells[name], of)
+        for name, of in document.grids.items()
     }
     entries: dict[str, Any] = {f"claims.{name}": claim for name, claim in document.claims.items()}
     asked: dict[tuple[str, str], Sequence[Cell]] = {}

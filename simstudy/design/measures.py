@@ -194,8 +194,9 @@ def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> 
 
 
 def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
-    remainders = _derived(averaged, "remainder", "part of the MCSE of {} that no contribution has", "cell")
-    return _derived(averaged, "contribution", _INFLUENCE, "block") | remainders
+    points = _derived(averaged, "randomisation", "influence of points of all cells on {}", "cell", "randomisation")
+    remainders = _derived(averaged, "remainder", "part of the MCSE of {} that neither has", "cell")
+    return _derived(averaged, "contribution", _INFLUENCE, "block") | points | remainders
 
 
 _BY_SOURCE = ("source", "cell")

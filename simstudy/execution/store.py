@@ -55,7 +55,7 @@ FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 DEFAULT_OUTPUT = Path("outputs")
 Instant = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # By `time.time`, up to the year 5138
 Named = Annotated[dict[str, Any], AfterValidator(lambda named: {k: np.array(v, float)[()] for k, v in named.items()})]
-Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
+Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, Named, tuple[int, ...]]
 LARGEST_SUM = 1e100
 """Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
 MAGIC = b"\x93batch\r\n"

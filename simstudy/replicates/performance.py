@@ -15,8 +15,7 @@ Influence values are the linear part of a measure, and those of two cells that s
 the squared bias vanishes with the bias, so its MCSE also holds the quadratic part, whose variance at one query is
 2·Var(mean error)².  No normality is assumed.
 
-Replicates without a defined estimate enter the failure rate alone: all other measures are conditional on there being
-one.
+Replicates without a defined estimate enter the failure rate alone: other measures are conditional on there being one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +43,9 @@ class Performance(NamedTuple):
     estimate: Measures
     mcse: Measures
     # Influence values of the scalar measures and ``hdi``, of blocks, scaled so that the squares sum to MCSE² (without
-    # the remainder) and products of two cells that share data sum to the covariance of their estimates
+    # what follows) and products of two cells that share data sum to the covariance of their estimates
     contribution: Measures
-    # Standard error beyond contributions: of the quadratic part of the squared bias, and of a failure rate of which
-    # few failures say little
+    # Standard error beyond contributions: of the quadratic part of squared biases, and of few failures
     remainder: dict[str, float]
     n_blocks: int  # Blocks that errors and contributions are of: of a population whole batches
     n_replicates: int  # With a defined estimate
@@ -56,6 +54,8 @@ class Performance(NamedTuple):
     widening: Measures | None = None  # By measure: errors as they are printed over ``mcse``
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
     block_length: int = 1  # Blocks of a batch that each contribution is of, but for the last
+    # Influence values (randomisation,) of the random points of a control, which are those of all cells
+    randomisation: Measures = {}  # noqa: RUF012 - which nobody changes
 
     def printed(self, name: str) -> Array:
         """Error of a measure as it is printed."""

@@ -170,6 +170,8 @@ def details(
         arrays[f"{name}_contribution"] = np.concatenate(rows)
     for name in sorted({name for p in measured if p for name in p.remainder}):
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
+    for name, part in {name: part for p in measured if p for name, part in p.randomisation.items()}.items():
+        arrays[f"{name}_randomisation"] = [p.randomisation.get(name, 0 * part) if p else 0 * part for p in measured]
     for name in measures.HEAD_MEASURES | measures.PAIR_MEASURES:
         arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
         arrays[f"{name}_mcse"] = np.concatenate([np.zeros(0), *(p.printed(name).ravel() for p in measured if p)])
@@ -187,7 +189,9 @@ def details(
 
 def measured_in(results: xr.Dataset, details: xr.Dataset, measure: str) -> Performance:
     """Return one measure of a cell, as verdicts see it, from what its results and details hold."""
-    drawn = bool(results.coords.get("population", ""))
+    # What is asked to be a population may be none in a cell: the origin is no draw of query points.
+    drawn = str(results.error_over.item()).startswith("over a population")
+    of_all = details.get(f"{measure}_randomisation")
     counts = int(details.n_used_blocks), int(results.n_replicates), int(results.n_failed)
     return Performance(
         {measure: results[measure].sel(source="empirical").values},
@@ -197,4 +201,5 @@ def measured_in(results: xr.Dataset, details: xr.Dataset, measure: str) -> Perfo
         *counts,
         by_batch=drawn,
         block_length=N_BLOCKS if drawn else int(block_lengths(int(results.n_batches))[0]),
+        randomisation={} if of_all is None else {measure: of_all.values},
     )

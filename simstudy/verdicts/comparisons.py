@@ -77,8 +77,7 @@ def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, ce
 
 def undecided(statistic: str, why: str) -> Comparison:
     """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
-    nothing = (np.nan, np.nan, np.nan, np.nan, np.nan)
-    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), reason=why)
+    return Comparison(statistic, *[np.nan] * 5, NOTHING, lambda _: (-np.inf, np.inf), reason=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:

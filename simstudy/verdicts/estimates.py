@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,10 +40,12 @@ class Estimates:
     remainders: Array  # (condition,) Part of the standard error that no block contributes
     # (condition,) Replicates of a measure that counts events, infinite for other measures: see `Contrast`
     trials: Array
-    times: float = 1.0  # Multiple of the blocks for which errors are forecast
     # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
     rounding: Any = GIVEN_ROUNDING
     lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
+    # (randomisation, condition) Contributions of the random points of a control, which all streams have
+    randomisations: Array = field(default_factory=lambda: np.zeros((0, 1)))
+    times: float = 1.0  # Multiple of the blocks for which errors are forecast
     one_look: float = 0.0  # Level of a claim if the number of blocks was fixed before the only look at them, else 0
     # (block, condition) 1 for an event, 0 for none, −1 where it is not counted: then one look is exact
     events: Any = None
@@ -60,7 +62,7 @@ class Estimates:
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
         chosen, factors = list(terms), np.array(list(terms.values()), float)
-        rounding = np.abs(factors * self._roundings(chosen)).max()
+        rounding = np.abs(factors * (self.values * self.rounding)[chosen]).max()
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
@@ -76,7 +78,7 @@ class Estimates:
         """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
         influence, values, degrees = self.placed(chosen), self.values[chosen], self.degrees(chosen)
         extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
-        rows, roundings = [], self._roundings(chosen)
+        rows, roundings = [], np.abs(self.values * self.rounding)[chosen]
         for i, value in enumerate(values):
             counts = np.minimum(n_blocks[i], n_blocks), np.minimum(degrees[i], degrees)
             apart, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
@@ -101,9 +103,6 @@ class Estimates:
         plus, minus = (np.where(alike, each * self.times, np.nan) for each in (plus, minus))
         return found._replace(plus=plus, minus=minus, origin=0.0 if second else 0.5)
 
-    def _roundings(self, chosen: list[int]) -> Array:
-        return np.abs(self.values * self.rounding)[chosen]
-
     def _shares(self, chosen: list[int]) -> list[Array]:
         """Contributions of blocks that are as long as the longest of their stream: what their parts do together."""
         lengths = np.broadcast_to(self.lengths, len(self.values)).tolist()
@@ -114,7 +113,7 @@ class Estimates:
         return [np.add.reduceat(each, np.arange(0, len(each), step)) for each, step in parts]
 
     def placed(self, chosen: list[int]) -> Array:
-        """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
+        """Return contributions (row, condition) of blocks, rows of different streams apart, and of randomisations."""
         shares, sizes = self._shares(chosen), defaultdict[Any, int](int)
         for j, own in zip(chosen, shares, strict=True):
             sizes[self.streams[j]] = max(sizes[self.streams[j]], len(own))
@@ -123,16 +122,18 @@ class Estimates:
         for column, (j, own) in enumerate(zip(chosen, shares, strict=True)):
             # A condition with fewer blocks contributes nothing to the further ones.
             rows[starts[self.streams[j]] : starts[self.streams[j]] + len(own), column] = own
-        return rows
+        of_all = np.broadcast_to(self.randomisations, (len(self.randomisations), len(self.values)))
+        return np.concatenate([rows, of_all[:, chosen]])
 
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
         """Return draws (draw, condition) of the estimates, by Gaussian multipliers that blocks fix."""
         drawn = np.tile(self.values[chosen], (count, 1))
+        common = np.random.default_rng(0).standard_normal((len(self.randomisations), count))
         for stream in sorted({self.streams[j] for j in chosen}):
             inside = [place for place, j in enumerate(chosen) if self.streams[j] == stream]
             shares = self.placed([chosen[place] for place in inside])
-            multipliers = np.random.default_rng([0, *stream]).standard_normal((len(shares), count))
-            drawn[:, inside] += multipliers.T @ shares
+            of_blocks = np.random.default_rng([0, *stream]).standard_normal((len(shares) - len(common), count))
+            drawn[:, inside] += np.concatenate([of_blocks, common]).T @ shares
         return drawn + np.random.default_rng(1).standard_normal(drawn.shape) * self.remainders[chosen]
 
 
@@ -190,7 +191,7 @@ def estimates_from(
     rows: list[tuple[Any, ...]] = []
     for p in measured:
         if p is None:
-            rows.append((np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0, 1))
+            rows.append((np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0, 1, ()))
             continue
         value: Any = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
         share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
@@ -201,8 +202,9 @@ def estimates_from(
         error = HEADS_ROUNDING if of_heads else OWN_ROUNDING
         if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares
             error *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(square)
-        rows.append((value, share, count, p.remainder.get(measure, 0.0), seen, error, p.block_length))
-    values, contributions, *others = zip(*rows, strict=True)
-    names = ("n_blocks", "remainders", "trials", "rounding", "lengths")
-    columns: dict[str, Any] = dict(zip(names, map(np.array, others), strict=True))
-    return Estimates(conditions, np.array(values), [*contributions], streams, **columns)
+        common = p.randomisation.get(measure, ())
+        rows.append((value, share, count, p.remainder.get(measure, 0.0), seen, error, p.block_length, common))
+    values, contributions, *others, of_all = zip(*rows, strict=True)
+    columns: list[Any] = [*map(np.array, others)]
+    columns.append(np.transpose([np.resize(each, max(map(len, of_all))) for each in of_all]))
+    return Estimates(conditions, np.array(values), [*contributions], streams, *columns)

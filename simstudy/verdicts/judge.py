@@ -51,8 +51,7 @@ def on_grid(
     """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
     found = [accounts[i] for i in positions]
-    of = selected_by(claim, found, design.factors[claim.grid])
-    of = of._replace(drawn=tuple(design.grids[claim.grid].domain))
+    of = selected_by(claim, found, design.factors[claim.grid])._replace(drawn=tuple(design.grids[claim.grid].domain))
     if (source := getattr(claim, "source", None)) is not None:
         from simstudy.verdicts.predictions import predict, values_of
 

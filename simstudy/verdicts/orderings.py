@@ -40,8 +40,8 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
 
         text = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}"
         text += f", {len(cells)} cells{at(of.estimates.conditions[cells[0]], (*by, *of.drawn))}"
-        bounds, most = (-np.inf, claim.at_most), claim.at_most
-        yield Comparison(text, float(share), np.nan, *bounds, most, evidence, confidence, tuple(cells))
+        numbers = float(share), np.nan, -np.inf, claim.at_most, claim.at_most
+        yield Comparison(text, *numbers, evidence, confidence, tuple(cells))
 
 
 def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ In draw g of the query points let θ_g be a measure by simulation and L_g the av
 where few keys are near.  The population value is estimated by the mean of θ_g − c_g (L_g − E L), with E L by randomised
 quasi-Monte Carlo and c_g the slope of θ on L by the other draws (Avramidis and Wilson 1993): each term has the right
 expectation whatever L is.  L is cut to what the error of an average of outcomes can be, so that it has a mean, and left
-off a measure where its own draws miss that mean by far.  The error of E L is the remainder.
+off a measure where its own draws miss that mean by far.  Errors of E L pair: all cells have the same random points.
 """
 
 import functools
@@ -65,10 +65,10 @@ class QueryControl:
         at_points = _theory(cell, points)
         drawn = {name: each.reshape(performance.n_blocks, -1).mean(axis=1) for name, each in at_points.items()}
         for log2 in range(LOG2_FEWEST, most + 1):
-            controlled, names = controlled_by(performance, drawn, _expected(cell, log2))
-            if all(controlled.remainder[name] <= COUNTS * controlled.mcse[name] for name in names):
+            found = controlled_by(performance, drawn, _expected(cell, log2))
+            if all(np.linalg.norm(part) <= COUNTS * found.mcse[name] for name, part in found.randomisation.items()):
                 break
-        return controlled
+        return found
 
 
 @functools.lru_cache(maxsize=1024)
@@ -144,12 +144,9 @@ def _of_heads(cell: Cell, points: bytes) -> Prediction:
     return damped_leading_order(*heads, np.frombuffer(points).reshape(-1, cell.data.n_features))
 
 
-def controlled_by(
-    performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]
-) -> tuple[Performance, list[str]]:
-    """Return measures less L by draw, with E L by randomisation, and the names of those it is taken off."""
-    names: list[str] = []
-    fields = ("estimate", "mcse", "contribution", "remainder", "widening")
+def controlled_by(performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]) -> Performance:
+    """Return measures less L by draw, with E L by randomisation."""
+    fields = ("estimate", "mcse", "contribution", "widening", "randomisation")
     changed: dict[str, Any] = {name: dict(getattr(performance, name)) for name in fields}
     for name in CONTROLLED:
         share, raw = performance.contribution[name], float(performance.mcse[name])
@@ -158,18 +155,16 @@ def controlled_by(
         shown = abs(drawn[name].mean() - expected[name].mean()) <= farthest
         if not (np.isfinite(share).all() and raw > 0.0 and shown):
             continue
-        unit = np.sqrt(len(share) * (len(share) - 1))
-        variance = expected[name].var(ddof=1) / N_RANDOMISATIONS
-        slope = _slopes(unit * share, drawn[name], variance)
+        unit, of_mean = (np.sqrt(n * (n - 1)) for n in (len(share), N_RANDOMISATIONS))
+        points = (expected[name] - expected[name].mean()) / of_mean
+        slope = _slopes(unit * share, drawn[name], points @ points)
         values = performance.estimate[name] + unit * share - slope * (drawn[name] - expected[name].mean())
-        error = abs(slope.mean()) * np.sqrt(variance)
-        contribution = (values - values.mean()) / unit
-        mcse = np.hypot(np.linalg.norm(contribution), error)
-        found = values.mean(), mcse, contribution, float(error), widening_of(contribution)
+        contribution, randomisation = (values - values.mean()) / unit, slope.mean() * points
+        mcse = np.hypot(np.linalg.norm(contribution), np.linalg.norm(randomisation))
+        found = values.mean(), mcse, contribution, widening_of(contribution), randomisation
         for field, value in zip(fields, found, strict=True):
             changed[field][name] = value
-        names.append(name)
-    return performance._replace(**changed), names
+    return performance._replace(**changed)
 
 
 def _slopes(values: Array, control: Array, variance: float) -> Array:

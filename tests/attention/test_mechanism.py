@@ -52,9 +52,8 @@ MECHANISMS = {
     "relu": {"normaliser": {"kind": "relu", "threshold": -3.0}},
     "merge": {"transformation": {"kind": "merge", "stride": 3}},
     "merge, sparse": {"transformation": {"kind": "merge", "stride": 4}, "normaliser": {"kind": "entmax", "power": 2}},
-    "best scores": {"transformation": {"kind": "low_rank", "rank": 1, "method": "scores"}, **DOT},
-    "keys alone": {"transformation": {"kind": "low_rank", "rank": 1, "method": "keys"}, **DOT},
-    "stacked": {"transformation": {"kind": "low_rank", "rank": 1, "method": "stacked"}, **DOT},
+    **{f"low rank of {method}": {"transformation": {"kind": "low_rank", "rank": 1, "method": method}, **DOT}
+       for method in ("scores", "keys", "stacked")},
     "product": {"combination": {"kind": "product", "logits": "sum"}},
     "pool of compact": {"combination": {"kind": "product", "logits": "mean"},
                         "normaliser": {"kind": "compact", "power": 2, "window": 3.0}},

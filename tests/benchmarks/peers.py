@@ -241,12 +241,6 @@ def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
 PEERS = (
     Peer("NumPy + BLAS", "numpy", _numpy_job, numpy_drawn),
     Peer("C", COMPILER, job_of, None),
-    Peer(
-        "torch",
-        "torch",
-        lambda a, gram: (torch_moments if gram else torch_estimates)(a),
-        torch_drawn,
-        _ENSEMBLES_AT_ONCE,
-    ),
+    Peer("torch", "torch", lambda a, gram: (torch_estimates, torch_moments)[gram](a), torch_drawn, _ENSEMBLES_AT_ONCE),
     Peer("JAX", "jax", _jax_job, jax_drawn),
 )

@@ -108,10 +108,7 @@ def test_keys_have_mean_zero_and_the_covariance_of_their_law(name):
     assert min(controls) > 4.5
 
 
-MARGINALS = {
-    "identity": stats.norm.cdf,
-    "equicorrelated": stats.norm.cdf,
-    "autoregressive": stats.norm.cdf,
+MARGINALS = dict.fromkeys(("identity", "equicorrelated", "autoregressive"), stats.norm.cdf) | {
     # (x_j/radius)^2 of a uniform point is Beta(1/2, (d - 1)/2).
     "sphere": lambda x: 0.5 + 0.5 * np.sign(x) * stats.beta.cdf((x / 2.0) ** 2, 0.5, (D - 1) / 2),
     "student_t": lambda x: stats.t.cdf(x * math.sqrt(9 / 7), df=9),

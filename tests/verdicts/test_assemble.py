@@ -15,6 +15,7 @@ from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.replicates.performance import Performance
 from simstudy.theory import damped_leading_order
 from simstudy.verdicts import predictions, query_control
+from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.predictions import predict
 from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
 
@@ -149,9 +150,12 @@ def test_controlled_estimates__agree_with_many_draws_and_vary_less():
     for name in CONTROLLED:
         apart = controlled.estimate[name] - many.estimate[name]
         assert abs(apart) < 4 * np.hypot(controlled.mcse[name], many.mcse[name]), name
-        error = np.hypot(np.linalg.norm(controlled.contribution[name]), controlled.remainder[name])
+        error = np.hypot(np.linalg.norm(controlled.contribution[name]), np.linalg.norm(controlled.randomisation[name]))
         assert controlled.mcse[name] == pytest.approx(error)
     assert gain(few, controlled)["mse"] > 5
+    same = estimates_from([{}] * 2, [(1, 16)] * 2, [controlled] * 2, "mse")
+    assert same.combine({0: 1.0}).mcse == pytest.approx(controlled.mcse["mse"])
+    assert same.combine({0: 1.0, 1: -1.0}).mcse == 0.0
     # Functions of averages are left as they are.
     assert controlled.estimate["effective_heads"] == few.estimate["effective_heads"]
     looked = QueryControl()
@@ -206,8 +210,8 @@ def test_error_of_the_expectation__is_how_estimates_move_with_what_is_taken_for_
                         n_blocks=64, n_replicates=64, n_failed=0)  # fmt: skip
     drawn = dict.fromkeys(CONTROLLED, theory)
     means = (0.2 * rng.normal(size=N_RANDOMISATIONS) for _ in range(400))
-    found = [controlled_by(plain, drawn, dict.fromkeys(CONTROLLED, each))[0] for each in means]
-    told = np.sqrt(np.mean([each.remainder["mse"] ** 2 for each in found]))
+    found = [controlled_by(plain, drawn, dict.fromkeys(CONTROLLED, each)) for each in means]
+    told = np.sqrt(np.mean([(each.randomisation["mse"] ** 2).sum() for each in found]))
     assert np.std([each.estimate["mse"] for each in found]) / told == pytest.approx(1.0, abs=0.12)
 
 
@@ -254,12 +258,19 @@ def test_theory__of_many_features_is_evaluated_in_pieces_and_far_from_all_keys_d
     {"logits": "dot_product", "regression": {"kind": "additive"}},
     {"n_heads": 2, "head_dim": 4, "n_keys": 256, "logits": "dot_product", "bandwidth": "attention"},
 ])  # fmt: skip
-def test_expectation_of_theory__is_as_wrong_as_its_error_says(settings):
+def test_expectation_of_theory__is_as_wrong_as_its_error_says_and_less_so_beside_that_of_another_cell(settings):
     """Few query points are far from all keys, and most randomisations have none of them."""
     wide = {"n_keys": 100, "n_heads": 4, "n_features": 8, "arrangement": "orthogonal", "queries": {"kind": "gaussian"}}
-    cell = random_points(**wide | settings)
+    wide |= settings
+    cells = [random_points(**wide | {"n_keys": wide["n_keys"] + more}) for more in (0, 20)]
     sobol = (scipy.stats.qmc.Sobol(8, rng=np.random.default_rng(seed)).random(2**13) for seed in range(100, 108))
-    known = query_control._theory(cell, scipy.special.ndtri(np.concatenate([*sobol])))
+    points = scipy.special.ndtri(np.concatenate([*sobol]))
+    known = [query_control._theory(cell, points) for cell in cells]
     for log2 in (query_control.LOG2_FEWEST, query_control.LOG2_FEWEST + 1):
-        for name, values in query_control._expected(cell, log2).items():
-            assert abs(values.mean() - known[name].mean()) < 3.5 * values.std(ddof=1) / np.sqrt(len(values)), name
+        found = [query_control._expected(cell, log2) for cell in cells]
+        for name in CONTROLLED:
+            one, apart = found[0][name], np.subtract(*(each[name] for each in found))
+            truths = known[0][name].mean(), np.subtract(*(each[name].mean() for each in known))
+            errors = [values.std(ddof=1) / np.sqrt(N_RANDOMISATIONS) for values in (one, apart)]
+            assert (abs(np.subtract([one.mean(), apart.mean()], truths)) < 3.5 * np.array(errors) + 1e-15).all(), name
+            assert errors[1] < errors[0], name

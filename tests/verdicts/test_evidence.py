@@ -15,16 +15,17 @@ from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, estimates_
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
+POINTS = np.random.default_rng(3).normal(size=(16, 3)) + np.random.default_rng(4).normal(size=(16, 1))
 THREE = estimates_of([
-    account({"x": 1.0}, 3.0, LONG, remainder=2.0),
-    account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
-    account({"x": 3.0}, 7.0, APART, remainder=3.0, seed=2),
+    account({"x": 1.0}, 3.0, LONG, remainder=2.0, randomisation=POINTS[:, 0]),
+    account({"x": 2.0}, 1.0, SHORT, remainder=5.0, randomisation=POINTS[:, 1]),
+    account({"x": 3.0}, 7.0, APART, remainder=3.0, randomisation=POINTS[:, 2], seed=2),
 ], "mse")  # fmt: skip
 
 
-def test_combinations_differences_and_draws__add_remainders_and_pair_blocks_of_one_stream():
+def test_combinations_differences_and_draws__add_remainders_and_pair_blocks_of_one_stream_and_points_of_all():
     found = THREE.combine({0: 2.0, 1: -1.0, 2: 1.0})
-    influence = np.concatenate([2.0 * LONG - np.pad(SHORT, (0, 16)), APART])
+    influence = np.concatenate([2.0 * LONG - np.pad(SHORT, (0, 16)), APART, POINTS @ [2.0, -1.0, 1.0]])
     assert found.value == 12.0 and (found.n_blocks, found.degrees) == (48, 47)
     assert found.mcse**2 == pytest.approx((influence**2).sum() + 4 * 4.0 + 25.0 + 9.0)
     assert found.largest_share == pytest.approx((influence**2).max() / found.mcse**2)
@@ -35,7 +36,8 @@ def test_combinations_differences_and_draws__add_remainders_and_pair_blocks_of_o
         np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
     expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
     expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
-    np.testing.assert_allclose(np.cov(THREE.draws([0, 1, 2]).T), expected, atol=3.0)
+    expected += POINTS.T @ POINTS
+    np.testing.assert_allclose(np.cov(THREE.draws([0, 1, 2]).T), expected, atol=4.0)
 
 
 def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_is_stored():

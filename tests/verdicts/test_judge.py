@@ -198,14 +198,10 @@ def test_comparison_that_the_design_names__stands_for_the_claim(tmp_path):
 
 
 def told_of(accounts, exact=None, leading=None, errors=None):
-    columns = (each or [np.nan] * len(accounts) for each in (exact, leading, errors))
-    return {
-        id(account.planned): {
-            "exact": Theory({"mse": one}, {"mse": error}, ""),
-            "leading": Theory({"mse": other}, {}, ""),
-        }
-        for account, one, other, error in zip(accounts, *columns, strict=True)
-    }
+    rows = zip(*(each or [np.nan] * len(accounts) for each in (exact, leading, errors)), strict=True)
+    told = ((Theory({"mse": one}, {"mse": error}, ""), Theory({"mse": other}, {}, "")) for one, other, error in rows)
+    named = (dict(zip(("exact", "leading"), each, strict=True)) for each in told)
+    return {id(each.planned): theories for each, theories in zip(accounts, named, strict=True)}
 
 
 def study(claims: dict, values: list[float]):

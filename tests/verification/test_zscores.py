@@ -6,6 +6,7 @@ the theory itself: the least number of keys for which it gives no reason against
 
 import multiprocessing
 import random
+from bisect import bisect_left
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -32,12 +33,8 @@ N_KEYS = (3, 4, 6, 10, 20, 50, 100, 300)
 ANGLES = (0.0, 10.0, 30.0, 45.0, 60.0, 80.0, 90.0)
 # Narrow to wide; narrower ones need more quadrature nodes as the dimension grows.
 BANDWIDTHS = {
-    ("distance", 1): (0.3, 0.6, 1.2),
-    ("distance", 2): (0.8, 1.2, 2.0),
-    ("distance", 4): (1.5, 2.0, 3.0),
-    ("dot_product", 1): (0.6, 1.0, 2.0),
-    ("dot_product", 2): (0.8, 1.0, 2.0),
-    ("dot_product", 4): (0.9, 1.2, 2.0),
+    "distance": {1: (0.3, 0.6, 1.2), 2: (0.8, 1.2, 2.0), 4: (1.5, 2.0, 3.0)},
+    "dot_product": {1: (0.6, 1.0, 2.0), 2: (0.8, 1.0, 2.0), 4: (0.9, 1.2, 2.0)},
 }
 LINEAR = {"kind": "linear", "coefficients": [1.0, -0.5]}
 WAVE = {"kind": "ridge", "wave": "cos", "frequency": 1.5, "direction": [1.0, 2.0]}
@@ -116,7 +113,7 @@ def configuration(number: int) -> Configuration:
         statistic = "covariance"
     features, known = draw.choice((max(3, 2 * p), 2 * p + 2)), treatment == "integrated" and other is None
     # The narrowest are for quadrature.
-    bandwidth = draw.choice(BANDWIDTHS[logits, p][1 if other else 0 :])
+    bandwidth = draw.choice(BANDWIDTHS[logits][p][1 if other else 0 :])
     settings = {"n_keys": n_keys, "head_dim": p, "n_features": features, "logits": logits, "bandwidth": bandwidth}
     settings |= {"regression": regression, "noise": noise, "noise_treatment": treatment, "seed": number}
     settings |= {"key_distribution": other or draw.choice(KEYS), "queries": draw.choice(QUERIES)}
@@ -341,13 +338,9 @@ def at_edge(settings: dict[str, Any]) -> Cell | None:
         measures = theory_of(minimal_cell(**settings, n_keys=size), "leading").measures
         return bool(np.isfinite(measures.get("mean_variance", np.nan)))
 
-    low, high = 1, 2
-    while high <= MOST and not holds(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return minimal_cell(**settings, n_keys=high) if high <= MOST and holds(high) else None
+    sizes = range(1, MOST + 1)
+    place = bisect_left(sizes, True, key=holds)
+    return minimal_cell(**settings, n_keys=sizes[place]) if place < MOST else None
 
 
 @pytest.mark.rare
