@@ -12,8 +12,8 @@ import pandas as pd
 import xarray as xr
 
 from simstudy.design import measures
+from simstudy.design.answerable import Coordinates, level, selected
 from simstudy.design.measures import VARIABLES, Variable, coordinates_of, described, labelled, registry
-from simstudy.design.settings.cell import Coordinates, level, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
@@ -237,9 +237,8 @@ def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarra
     levels = [text_of(row, factor) for row in rows]
     if not any(isinstance(entry, str) for entry in levels):
         return np.unique(levels, return_inverse=True)
-    places, found = pd.factorize(
-        np.array([each if isinstance(each, str) else f"{each:.15g}" for each in levels], object)
-    )
+    texts = np.array([each if isinstance(each, str) else f"{each:.15g}" for each in levels], object)
+    places, found = pd.factorize(texts)
     return found.astype(str), places
 
 

@@ -22,10 +22,11 @@ import pandas as pd
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+from simstudy.design.answerable import selected
 from simstudy.design.document import ZIPPED, Design, ZipFigure
 from simstudy.design.load import Source, declared, load_design, name_of, read_design
 from simstudy.design.measures import labelled
-from simstudy.design.settings.cell import Cell, selected
+from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.records import hint
 from simstudy.errors import PrecisionWarning, UserError, require_extra

@@ -1,15 +1,19 @@
 """Claims and figures, the cells and draws that they rest on; what names no cell or measure is refused."""
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from simstudy.design.document import MOST_ZIPS, BaseClaim, Document, Grid, Optimum, PlannedCell, Selection
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.settings.cell import TABLE_OF, Cell, Coordinates, by_levels, level, partners, selected
+from simstudy.design.settings.cell import TABLE_OF, Cell, label
 from simstudy.design.settings.choices import FittedRegression
 from simstudy.design.settings.records import DesignError, Problem, nearest
 
+Coordinates = dict[str, Any]
+"""Settings of a cell by name, as results label it."""
+_FIXED = "fixed(value="
 _GAPS = {"decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads"}
 """Measures that exist only beside ``direct_mse``."""
 _OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS} - {"ambiguity_gap"}
@@ -28,6 +32,35 @@ _NOUNS = {
     "rows": "rows of data",
 }
 """Names of draws in words, in the order of messages."""
+
+
+def level(coordinates: dict[str, Any], factor: str) -> Any:
+    """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
+    rule = str(coordinates.get("bandwidth_rule", _FIXED))
+    return rule if factor == "bandwidth" and rule and not rule.startswith(_FIXED) else coordinates.get(factor, "")
+
+
+def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
+    """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
+    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
+    return all(level(coordinates, key) == value for key, value in wanted.items())
+
+
+def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
+    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
+    names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
+    for cell in chosen:
+        found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
+    return list(found.values())
+
+
+def partners(
+    coordinates: Sequence[Coordinates], factors: Iterable[str], versus: dict[str, Any], chosen: Iterable[int]
+) -> dict[int, int]:
+    """Return, by cell, the one with the levels of ``versus`` and else its own; without cells that have no other."""
+    rest = [tuple(level(row, name) for name in factors if name not in versus) for row in coordinates]
+    first = {rest[cell]: cell for cell in reversed(range(len(rest))) if selected(coordinates[cell], versus)}
+    return {cell: first[rest[cell]] for cell in chosen if first.get(rest[cell], cell) != cell}
 
 
 class PlannedGrid(NamedTuple):

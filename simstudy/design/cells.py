@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from simstudy.design.answerable import by_levels, level
 from simstudy.design.contents import OwnFiles, read_contents
 from simstudy.design.document import MAX_CELLS, Document, Grid, PlannedCell, Precision
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings import records
-from simstudy.design.settings.cell import N_BLOCKS, OF_ALL, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, by_levels, level
+from simstudy.design.settings.cell import N_BLOCKS, OF_ALL, OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.choices import CompactNormaliser, FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import DesignError, Problem, Steps, mistake, path_of, validated
 
@@ -49,6 +50,14 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
     if not all(c.controlled and c.has_closed_forms and not (c.population and document.claims) for c in cells):
         cells = [c if "control" in c.simulation.model_fields_set else c.with_simulation(control="none") for c in cells]
+    # Numbers or shares of events, for all that is known of functions.
+    counted = frozenset(measure for cell in cells if cell.functions for measure in cell.statistics)
+    counted -= {measure for measure, text in document.measures.items() if not text.counted}
+    entries = document.precision.model_dump() | grid.precision
+    own = ["grids", name, "precision"]  # where the file states an entry, or else for all grids
+    precision = validated(Precision, entries, lambda steps: [*(own if steps[0] in grid.precision else own[2:]), *steps])
+    common: dict[str, Any] = {"grid": name, "precision": precision, "by_query": grid.by_query, "exact": grid.exact}
+    planned = [PlannedCell(cell=cell, counted=counted & {*cell.statistics}, **common) for cell in cells]
     path, factors, rows = f"grids.{name}.factors", (*grid.domain, *grid.factors), [cell.coordinates for cell in cells]
     for first, *others in by_levels(rows, factors, range(len(cells))):
         if others:
@@ -57,14 +66,7 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     shared = {(cell.simulation.seed, cell.simulation.batch_size) for cell in cells}
     if len(shared) > len({seed for seed, _ in shared}):
         raise mistake(path, None, "cells share replicates in batches of different sizes; use one batch_size")
-    entries = document.precision.model_dump() | grid.precision
-    own = ["grids", name, "precision"]  # where the file states an entry, or else for all grids
-    precision = validated(Precision, entries, lambda steps: [*(own if steps[0] in grid.precision else own[2:]), *steps])
-    # Numbers or shares of events, for all that is known of functions.
-    counted = frozenset(measure for cell in cells if cell.functions for measure in cell.statistics)
-    counted -= {measure for measure, text in document.measures.items() if not text.counted}
-    common: dict[str, Any] = {"grid": name, "precision": precision, "by_query": grid.by_query, "exact": grid.exact}
-    return [PlannedCell(cell=cell, counted=counted & {*cell.statistics}, **common) for cell in cells]
+    return planned
 
 
 def require_few_cells(document: Document) -> None:

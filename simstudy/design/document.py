@@ -5,15 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    FiniteFloat,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, ValidationInfo, model_validator
 
 from simstudy.design.measures import IndexName
 from simstudy.design.settings import records
@@ -53,6 +45,12 @@ def _ascending(ends: list[Any]) -> list[Any]:
     if not ends[0] < ends[1]:
         raise refusal("must be two numbers, [lowest, highest]")
     return ends
+
+
+def _above_floor(ceiling: int, info: ValidationInfo) -> int:
+    if (floor := info.data.get("min_replicates", 1)) > ceiling:
+        raise refusal(f"below min_replicates = {floor}; raise it or lower that")
+    return ceiling
 
 
 def _levels(value: Any) -> Any:
@@ -97,14 +95,7 @@ class Precision(Record):
     absolute_mcse: dict[Identifier, Positive] = Field(default_factory=dict)
     stop: Literal["precision", "verdict", "both"] = "precision"
     min_replicates: Replicates = 1024
-    max_replicates: Replicates = Field(65536, validate_default=True)
-
-    @field_validator("max_replicates")
-    def _above_floor(cls, ceiling: int, info: ValidationInfo) -> int:
-        floor = info.data.get("min_replicates", 1)
-        if floor > ceiling:
-            raise refusal(f"below min_replicates = {floor}; raise it or lower that")
-        return ceiling
+    max_replicates: Annotated[Replicates, AfterValidator(_above_floor)] = Field(65536, validate_default=True)
 
 
 class Budget(Record):

@@ -1,10 +1,12 @@
 """Files that a user names: regular ones only, as opening another may wait for ever, and none beyond a limit."""
 
 import errno
+import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +58,17 @@ def read_arrays(file: BinaryIO) -> dict[str, NDArray]:
         if array.dtype.kind not in "biufSU":
             raise ValueError(f"array {name!r} holds {array.dtype}")
     return arrays
+
+
+def contents(cells: Iterable[Any]) -> dict[str, str]:
+    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
+    read = {}
+    for cell in cells:
+        for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):
+            of_array = None if hasattr(content, "digest") else hashlib.blake2b(np.array(content).data, digest_size=8)
+            read[of_array.hexdigest() if of_array else content.digest] = path
+        read |= {piece.code.label: piece.path for _, piece in cell.own}
+    return read
 
 
 def _unreadable(error: Exception) -> UserError:

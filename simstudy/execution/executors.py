@@ -79,10 +79,8 @@ def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> Non
     if (needed := taken(largest.cell)) * calls > free:
         smaller = "use fewer keys, features, heads or query points"
         remedy = f"use at most {free // needed:.0f} of them" if needed <= free else smaller
-        raise UserError(
-            f"grids.{largest.grid}: a batch takes about {needed / 2**30:.2g} GiB of memory, and {calls} workers have "
-            f"{free / 2**30:.2g} GiB together; {remedy}, or more memory"
-        )
+        both = f"about {needed / 2**30:.2g} GiB of memory, and {calls} workers have {free / 2**30:.2g} GiB together"
+        raise UserError(f"grids.{largest.grid}: a batch takes {both}; {remedy}, or more memory")
 
 
 class Executor:
@@ -260,7 +258,7 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         done, _ = concurrent.futures.wait(flying, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
         if not done:
             executor.wait_for_workers()
-        for future in done or [each for each in flying if each.cancelled()]:  # of which nobody is told
+        for future in [each for each in flying if each.done()]:  # in their order; cancelled ones are not told of
             tasks, found = flying.pop(future), executor.result(future)
             if isinstance(found, Unlike):
                 executor.set_aside(found)

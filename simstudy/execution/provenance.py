@@ -22,7 +22,8 @@ from pydantic import FiniteFloat, ValidationError
 from threadpoolctl import threadpool_info
 
 from simstudy.design.document import Design
-from simstudy.design.settings.cell import Cell, contents
+from simstudy.design.files import contents
+from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
 from simstudy.execution.store import MAX_RESULTS_BYTES, Instant, Store

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from pydantic import Field, create_model
 
 from simstudy.design import document as designed
-from simstudy.design.answerable import PlannedGrid, refer
+from simstudy.design.answerable import Coordinates, PlannedGrid, refer, selected
 from simstudy.design.document import LEVEL, BaseClaim, Name, ViolatedPairs
 from simstudy.design.files import read_regular
 from simstudy.design.load import parse, read_design, read_file
-from simstudy.design.settings.cell import MIN_BLOCKS, Coordinates, selected
+from simstudy.design.settings.cell import MIN_BLOCKS
 from simstudy.design.settings.records import DesignError, Line, Positive, Problem, Record, validated
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder

@@ -12,8 +12,8 @@ from pydantic import Field
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from simstudy.design.answerable import Coordinates
 from simstudy.design.document import LEVEL
-from simstudy.design.settings.cell import Coordinates
 from simstudy.design.settings.records import Line, Record, hint
 from simstudy.errors import UserError, printable
 from simstudy.verdicts.estimates import Estimates

@@ -17,10 +17,11 @@ import xarray as xr
 from markupsafe import Markup
 
 from simstudy.design import document
+from simstudy.design.answerable import level
 from simstudy.design.document import LEVEL, BaseClaim, BaseFigure, Design, Document
+from simstudy.design.files import contents
 from simstudy.design.load import load_design, name_of, profiles_of, read_design
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
-from simstudy.design.settings.cell import contents, level
 from simstudy.errors import UserError
 from simstudy.execution.store import RESULTS_FILE, Store, store_of
 from simstudy.report import labels, tables
@@ -115,8 +116,7 @@ def figure_files(results: xr.Dataset, design: Design, most: int | None = None) -
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
     """Refuse results of another text of the design or of its files, and those that lack cells, claims or figures."""
     stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
-    read = contents(planned.cell for planned in design.cells)
-    stated += [(path, digest, "data") for digest, path in read.items()]
+    stated += [(path, digest, "data") for digest, path in contents(each.cell for each in design.cells).items()]
     stated += [("a number of functions.py", hashlib.sha256(repr(design.claims).encode()).hexdigest(), "claims_hash")]
     for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
         raise UserError(f"{store.folder / RESULTS_FILE}: {changed} has changed since; {_AGAIN}")

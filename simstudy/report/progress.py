@@ -15,8 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from simstudy.design.answerable import level
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.settings.cell import level
 from simstudy.execution.folder import due
 from simstudy.execution.provenance import CellStatus, Status
 from simstudy.execution.store import Store

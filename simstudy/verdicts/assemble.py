@@ -16,10 +16,10 @@ import xarray as xr
 
 from simstudy.data.heads import query_points
 from simstudy.design import measures
-from simstudy.design.answerable import draws_in
+from simstudy.design.answerable import draws_in, selected
 from simstudy.design.document import Design, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
-from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, OF_ALL, TABLE_OF, selected
+from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, OF_ALL, TABLE_OF
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
 from simstudy.replicates.performance import Performance, block_lengths
@@ -189,8 +189,7 @@ def details(
 
 def measured_in(results: xr.Dataset, details: xr.Dataset, measure: str) -> Performance:
     """Return one measure of a cell, as verdicts see it, from what its results and details hold."""
-    # What is asked to be a population may be none in a cell: the origin is no draw of query points.
-    drawn = str(results.error_over.item()).startswith("over a population")
+    drawn = str(results.error_over.item()).startswith("over a population")  # the origin is none, whatever is stated
     of_all = details.get(f"{measure}_randomisation")
     counts = int(details.n_used_blocks), int(results.n_replicates), int(results.n_failed)
     return Performance(

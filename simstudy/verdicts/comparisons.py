@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from simstudy.design.answerable import by_levels, level, partners
 from simstudy.design.document import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope, WithinMargin
-from simstudy.design.settings.cell import by_levels, label, level, partners
+from simstudy.design.settings.cell import label
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, all_hold, evidence_between, interval, why_no_verdict
 
@@ -77,7 +78,8 @@ def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, ce
 
 def undecided(statistic: str, why: str) -> Comparison:
     """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
-    return Comparison(statistic, *[np.nan] * 5, NOTHING, lambda _: (-np.inf, np.inf), reason=why)
+    nothing = np.nan, np.nan, np.nan, np.nan, np.nan
+    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), reason=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.design.answerable import Coordinates
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
-from simstudy.design.settings.cell import N_BLOCKS, Coordinates
+from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.verdicts.evidence import Array, Contrast
 
 if TYPE_CHECKING:  # who judges numbers of their own need not wait for kernels

@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.answerable import draws_of
+from simstudy.design.answerable import draws_of, selected
 from simstudy.design.document import LEVEL, MIN_SETTINGS, BaseClaim, Design, OptimumSlope, ViolatedPairs
 from simstudy.design.measures import VARIABLES, labelled
-from simstudy.design.settings.cell import selected
 from simstudy.verdicts import comparisons as smooth
 from simstudy.verdicts import optima, orderings
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected, inside, undecided

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simstudy.design.answerable import level
 from simstudy.design.document import Optimum, OptimumSlope
-from simstudy.design.settings.cell import level
 from simstudy.verdicts import evidence as ev
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, undecided, within
 from simstudy.verdicts.estimates import Array, Estimates
@@ -160,8 +160,7 @@ def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comp
     estimated = [_vertex(of.estimates, x, cells, k)[0] for (_, x, cells), k in zip(path, least, strict=True)]
     found, bounds = slope(estimated), within(claim)
     possible = [_possible(of.estimates, x, cells, DOUBT * of.level / len(path)) for _, x, cells in path]
-    few = math.prod(map(len, possible)) <= MOST_WAYS
-    ways = [slope(vertices) for vertices in itertools.product(*possible)] if few else []
+    ways = [slope(each) for each in itertools.product(*possible)] if math.prod(map(len, possible)) <= MOST_WAYS else []
     evidence, why = ev.NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
     if ways:
         together = ev.Contrast(*(np.array(column, float) for column in zip(*ways, strict=True)))

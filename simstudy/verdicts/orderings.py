@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from simstudy.design.answerable import by_levels
 from simstudy.design.document import ViolatedPairs
-from simstudy.design.settings.cell import by_levels
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, at
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import Evidence, at_most_fail, p_above, p_below

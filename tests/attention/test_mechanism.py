@@ -16,7 +16,7 @@ from simstudy.attention.normalisers import entmax
 from simstudy.data.shared import SharedData
 from simstudy.data.span import span_of
 from simstudy.design.cells import impossibilities
-from simstudy.design.settings.cell import contents
+from simstudy.design.files import contents
 from simstudy.replicates.replay import replay
 from simstudy.theory import exact_moments, leading_order, masked
 

@@ -12,12 +12,12 @@ from simstudy.data import heads
 from simstudy.data.heads import overlap
 from simstudy.data.shared import projections_of
 from simstudy.design import cells
-from simstudy.design.answerable import PlannedGrid, Reference, draws_of
+from simstudy.design.answerable import PlannedGrid, Reference, draws_of, level, selected
 from simstudy.design.cells import impossibilities
 from simstudy.design.contents import read_contents
 from simstudy.design.document import BaseClaim
 from simstudy.design.load import check, declared, load_design
-from simstudy.design.settings.cell import Cell, level, selected
+from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import no_moments
 
 

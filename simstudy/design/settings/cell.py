@@ -3,8 +3,6 @@
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
@@ -19,9 +17,6 @@ from simstudy.design.settings.functions import Array, Functions, OwnCode, OwnHea
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, Seed
 from simstudy.errors import UserError, require_extra
 
-Coordinates = dict[str, Any]
-"""Settings of a cell by name, as results label it."""
-_FIXED = "fixed(value="
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 MIN_BLOCKS = 64
@@ -300,7 +295,7 @@ class Cell(Record):
             return split(self.file_rows, self.data, self.simulation.seed, self.geometry)
         return self.file_rows
 
-    @property
+    @cached_property
     def files(self) -> dict[str, tuple[str, str]]:
         """Setting and path of each file that is named, by the field that holds its contents."""
         named = {
@@ -518,17 +513,6 @@ class Cell(Record):
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
-def contents(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
-    read = {}
-    for cell in cells:
-        for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):
-            of_array = None if isinstance(content, Rows) else hashlib.blake2b(np.array(content).data, digest_size=8)
-            read[of_array.hexdigest() if of_array else content.digest] = path
-        read |= {piece.code.label: piece.path for _, piece in cell.own}
-    return read
-
-
 def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -542,32 +526,3 @@ def label(value: Any) -> Any:
         inside = (f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
         return f"({', '.join(inside)})"
     return getattr(value, "label", value)
-
-
-def level(coordinates: dict[str, Any], factor: str) -> Any:
-    """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
-    rule = str(coordinates.get("bandwidth_rule", _FIXED))
-    return rule if factor == "bandwidth" and rule and not rule.startswith(_FIXED) else coordinates.get(factor, "")
-
-
-def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
-    """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
-    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
-    return all(level(coordinates, key) == value for key, value in wanted.items())
-
-
-def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
-    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
-    names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
-    for cell in chosen:
-        found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
-    return list(found.values())
-
-
-def partners(
-    coordinates: Sequence[Coordinates], factors: Iterable[str], versus: dict[str, Any], chosen: Iterable[int]
-) -> dict[int, int]:
-    """Return, by cell, the one with the levels of ``versus`` and else its own; without cells that have no other."""
-    rest = [tuple(level(row, name) for name in factors if name not in versus) for row in coordinates]
-    first = {rest[cell]: cell for cell in reversed(range(len(rest))) if selected(coordinates[cell], versus)}
-    return {cell: first[rest[cell]] for cell in chosen if first.get(rest[cell], cell) != cell}

@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
+from simstudy.design.answerable import selected
 from simstudy.design.document import BaseFigure
 from simstudy.design.measures import coordinates_of
-from simstudy.design.settings.cell import selected
 from simstudy.report.figures.curve import curve_figure, diversity_figure, optimum_figure
 from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, ordering_figure, zip_figure
 from simstudy.report.figures.shared import own_style

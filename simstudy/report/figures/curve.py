@@ -8,9 +8,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from simstudy.design.answerable import level
 from simstudy.design.document import CurveFigure, DiversityFigure, OptimumFigure
 from simstudy.design.measures import THEORIES, coordinates_of
-from simstudy.design.settings.cell import level
 from simstudy.report.figures import shared
 from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look, by_source
 from simstudy.report.labels import COVERAGE, INDEX_NAMES, THEORY_NAMES, measure_name, number, setting_name

@@ -14,9 +14,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from simstudy.design.answerable import level
 from simstudy.design.document import LollipopFigure, NestedLoopFigure, OrderingFigure, ZipFigure
 from simstudy.design.measures import INDICES, coordinates_of
-from simstudy.design.settings.cell import level
 from simstudy.report.figures import shared
 from simstudy.report.figures.shared import COLOURS, DASHED, NEUTRAL, RING, Entries, Look, by_source, short
 from simstudy.report.labels import COVERAGE, level_name, measure_name, number, setting_and_level, setting_name

@@ -18,9 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
+from simstudy.design.answerable import by_levels, level
 from simstudy.design.document import PanelFigure
 from simstudy.design.measures import THEORIES, coordinates_of
-from simstudy.design.settings.cell import by_levels, level
 from simstudy.report.labels import COVERAGE, level_name, number, setting_and_level, setting_name
 from simstudy.report.terminal import counted
 from simstudy.results import factors_of
