@@ -269,10 +269,9 @@ def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
         return {}
     given, values = cell.queries.queries.kind != "held_out", overlap(cell)
     ignored = "arrangement" in cell.estimator.learner.ignores or cell.heads.redrawn
-    own = [] if ignored else projections_of(cell)
     return {
         "queries": [heads.query_points(cell)] if given else [],
-        "heads": [*own, *([] if values is None else [values])],
+        "heads": [*([] if ignored else projections_of(cell)), *([] if values is None else [values])],
         "held_out": [] if cell.file_rows is None else [cell.rows.points, cell.rows.targets],
     }
 
@@ -289,6 +288,8 @@ def test_shipped_designs__are_complete(shipped):
         assert {"quick", "full"} <= profiles.keys()
         assert all(each.study.name == path.parent.name and each.claims and each.figures for each in profiles.values())
         assert "unstated" not in {claim.origin for claim in profiles["quick"].claims.values()}
+    for functions in {planned.cell.functions for planned in profiles["quick"].cells} - {None}:
+        assert all(np.isfinite([*functions.theory(source).values()]).all() for source in ("exact", "leading"))
 
 
 def test_what_another_seed_draws__is_named(shipped, monkeypatch):

@@ -269,8 +269,7 @@ def test_expectation_of_theory__is_as_wrong_as_its_error_says_and_less_so_beside
     for log2 in (query_control.LOG2_FEWEST, query_control.LOG2_FEWEST + 1):
         found = [query_control._expected(cell, log2) for cell in cells]
         for name in CONTROLLED:
-            one, apart = found[0][name], np.subtract(*(each[name] for each in found))
-            truths = known[0][name].mean(), np.subtract(*(each[name].mean() for each in known))
-            errors = [values.std(ddof=1) / np.sqrt(N_RANDOMISATIONS) for values in (one, apart)]
-            assert (abs(np.subtract([one.mean(), apart.mean()], truths)) < 3.5 * np.array(errors) + 1e-15).all(), name
-            assert errors[1] < errors[0], name
+            values = np.array([found[0][name], found[0][name] - found[1][name]])
+            truths = known[0][name].mean(), known[0][name].mean() - known[1][name].mean()
+            errors = values.std(axis=1, ddof=1) / np.sqrt(N_RANDOMISATIONS)
+            assert (abs(values.mean(axis=1) - truths) < 3.5 * errors + 1e-15).all() and errors[1] < errors[0], name
