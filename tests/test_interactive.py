@@ -101,8 +101,7 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     told = {"grid": "angles", "hue": "n_keys", "panel": "regression"}
     axes = plots.plot(results, "curve", "ensemble_variance", x="angle", y_scale="log", **told)
     assert axes.shape == (2,) and axes[0].get_title("left") == "regression function: zero"
-    declared = draw(design.figures["variance-by-angle"], "variance-by-angle", results)
-    assert image(axes[0].figure) == image(declared)
+    assert image(axes[0].figure) == image(draw(design.figures["variance-by-angle"], "variance-by-angle", results))
     axes = plots.plot(results, "nested_loop", "mse", **told)
     assert axes.shape == (2,) and {each.get_ylabel() for each in axes} == {"mean squared error [Y²]"}
 

@@ -222,6 +222,5 @@ def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(
     path.write_text(varied(title="A changed study"))
     others = [confirm("a text"), confirm("another text")]
     assert len({folder, *(each for each, _ in others)}) == 3
-    estimates = {float(each.mse[0, 0]) for each in (tiny.results, first, *(results for _, results in others))}
-    assert len(estimates) == 4
+    assert len({float(each.mse[0, 0]) for each in (tiny.results, first, *(results for _, results in others))}) == 4
     assert before == {each: each.read_bytes() for each in before} and not tiny.results.attrs["confirmation_text"]

@@ -261,8 +261,7 @@ def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, 
     ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
 ])  # fmt: skip
 def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why):
-    settings = {"regression": "linear"} | settings
-    cell = minimal_cell(**CONTROL | settings)
+    cell = minimal_cell(**CONTROL | ({"regression": "linear"} | settings))
     assert not cell.controlled
     assert why in cell.without_control
     assert minimal_cell(regression=SUM, **CONTROL).controlled

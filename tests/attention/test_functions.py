@@ -148,8 +148,7 @@ def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):
 def test_zip_figure__has_the_intervals_of_the_first_replicates(tmp_path):
     study(tmp_path, measures=["coverage"])
     folder = tmp_path / "own"
-    x = AddressedDraw(cell_of(tmp_path).data_id, 0, 200).normals(N) + 0.5
-    found = mean(x, N)
+    found = mean(AddressedDraw(cell_of(tmp_path).data_id, 0, 200).normals(N) + 0.5, N)
     figure = {"title": "Intervals", "kind": "zip", "grid": "simulation", "y": "coverage"}
     tables = simstudy.Study.of(folder / "design.json") | {"figures": {"zip": figure}}
     tables["study"]["name"] = "zip"

@@ -92,8 +92,7 @@ def moment_z_scores(draws):
     function of a rotated frame has the same mean.
     """
     d, p = draws.shape[2:]
-    rotation = np.linalg.qr(np.random.default_rng(3).standard_normal((d, d)))[0]
-    rotated = rotation @ draws[:, 0]
+    rotated = np.linalg.qr(np.random.default_rng(3).standard_normal((d, d)))[0] @ draws[:, 0]
     cosines = np.sum((np.swapaxes(draws[:, 0], 1, 2) @ draws[:, 1]) ** 2, axis=(1, 2)) / p
     statistics = {
         "mean": (draws[:, 0, :, :].reshape(len(draws), -1), 0.0),

@@ -272,8 +272,7 @@ def test_risk_given_logits__is_that_of_pairs_of_keys(degree):
         for j, v in enumerate(places[0]):
             between = u * v + math.sqrt((1 - u * u) * (1 - v * v)) * np.cos(angles)
             risk += w[i] * w[j] * (1.0 if i == j else special.eval_legendre(degree, between).mean())
-    found = TEMPERATURE["risk_given_logits"](places, 2.0, f"one length, degree {degree}", 3)
-    assert found == pytest.approx([risk])
+    assert TEMPERATURE["risk_given_logits"](places, 2.0, f"one length, degree {degree}", 3) == pytest.approx([risk])
 
 
 @pytest.mark.parametrize(("rule", "kind"), [("YaRN", "yarn"), ("ln n", "log"), ("√ln n", ""), ("s^(2/(d+3))", "")])

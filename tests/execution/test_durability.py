@@ -320,8 +320,7 @@ def test_settings_of_the_compiler_in_the_current_folder__are_not_read(tmp_path):
     (tmp_path / ".numba_config.yaml").write_text("opt: '0'")
     said = "import simstudy.kernels, numba; numba.core.config.reload_config(); print(numba.config.OPT)"
     codes = said, "import numba; print(numba.config.OPT)"
-    found = [python("-P", "-c", code, cwd=tmp_path).stdout for code in codes]
-    assert found == ["_OptLevel(3)\n", "_OptLevel(0)\n"]
+    assert [python("-P", "-c", code, cwd=tmp_path).stdout for code in codes] == ["_OptLevel(3)\n", "_OptLevel(0)\n"]
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")

@@ -102,8 +102,7 @@ def test_units_that_lack_a_number__are_left_out_of_comparisons_with_it_alone():
     frame.loc[[3, 7], "b"] = pd.NA
     table = table_of(frame, Columns(missing="drop"))
     numbers = numbers_of(table, [[0, 1], [2]])
-    kept = np.delete(VALUES, [3, 7], axis=0)
-    means = [*kept[:, :2].mean(axis=0), VALUES[:, 2].mean()]
+    means = [*np.delete(VALUES, [3, 7], axis=0)[:, :2].mean(axis=0), VALUES[:, 2].mean()]
     assert numbers.estimates.values == pytest.approx(means) and numbers.estimates.n_blocks.tolist() == [88, 88, 90]
     assert numbers.missing.sum(axis=0).tolist() == [0, 2, 0] and numbers.used.all()
     alone = numbers_of(table._replace(missing="refuse"), [[0], [2]])

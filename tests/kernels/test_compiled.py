@@ -166,8 +166,7 @@ def test_kernels__call_no_other_that_is_not_inlined_under_names_of_one_process()
         "import os\nfrom simstudy.kernels import compiled\nchild = os.fork()\n"
         "child and os.waitpid(child, 0)\nprint(next(compiled.FunctionIdentity._unique_ids))"
     )
-    told = python("-c", show, cwd=ROOT).stdout.split()
-    assert len({*told, str(next(compiled.FunctionIdentity._unique_ids))}) == 3
+    assert len({*python("-c", show, cwd=ROOT).stdout.split(), str(next(compiled.FunctionIdentity._unique_ids))}) == 3
 
 
 @pytest.fixture

@@ -178,5 +178,4 @@ def test_one_estimate_of_all_heads__is_replayed_as_one(combination):
     cell = minimal_cell(noise_treatment="drawn", regression="ridge", queries=queries, combination=combination)
     seen = replay(cell, 5)
     assert seen.failure == "" and "head_estimate" not in seen
-    means = members_of(cell, SharedData(cell, 5, 1)).means
-    np.testing.assert_array_equal(seen.ensemble_estimate, means[0, :, 0])
+    np.testing.assert_array_equal(seen.ensemble_estimate, members_of(cell, SharedData(cell, 5, 1)).means[0, :, 0])

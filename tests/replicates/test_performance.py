@@ -137,8 +137,7 @@ def test_failure_rate__has_the_larger_of_two_errors(defined):
     rates = 1 - np.array(defined) / 4
     shrunk = (n_failed + 2) / 68
     assert found.estimate["failure_rate"] == pytest.approx(n_failed / 64)
-    expected = max(stats.sem(rates), np.sqrt(shrunk * (1 - shrunk) / 68))
-    assert found.mcse["failure_rate"] == pytest.approx(expected)
+    assert found.mcse["failure_rate"] == pytest.approx(max(stats.sem(rates), np.sqrt(shrunk * (1 - shrunk) / 68)))
     assert found.contribution["failure_rate"] == pytest.approx((rates - rates.mean()) / np.sqrt(240))
 
 
@@ -298,8 +297,7 @@ def test_cells_of_one_stream__are_paired_by_the_longest_blocks_that_either_has()
     covariance, degrees = [], []
     for seed in range(20):
         batches = some_batches(N_BATCHES, seed)
-        measured = [folded(batches[:700]), folded(batches)]
-        both = estimates_from([{}] * 2, [(0, SIZE)] * 2, measured, "mse")
+        both = estimates_from([{}] * 2, [(0, SIZE)] * 2, [folded(batches[:700]), folded(batches)], "mse")
         shares = both.placed([0, 1])
         covariance.append(shares.T @ shares)
         degrees.append(both.combine({0: 1.0, 1: -1.0}).degrees)

@@ -265,8 +265,7 @@ def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
     found, arguments = estimated(cell), (exact_moments(cell, *arrays_of(cell)), [1 / H] * H, overlap(cell))
     expected, bounds = predicted_measures(*arguments), predicted_measure_errors(*arguments)
     for name in MEASURES:
-        gap = abs(found.estimate[name] - expected[name])
-        assert gap < 4.0 * found.mcse[name] + bounds[name] + 1e-12, name
+        assert abs(found.estimate[name] - expected[name]) < 4.0 * found.mcse[name] + bounds[name] + 1e-12, name
         assert bounds[name] < 1e-3 * max(abs(expected[name]), 1e-9), name
 
 

@@ -36,8 +36,7 @@ def test_distance_forms_follow_from_the_general_formula(angles, bandwidth):
     noise = scaled_noise(heads, queries, "distance", bandwidth)
     ratio = cf.noise_ratio(queries @ heads[0], queries @ heads[1], angles, bandwidth)
     np.testing.assert_allclose(ratio, noise[:, 0, 1], rtol=1e-10)
-    correlation = noise[0, 0, 1] / noise[0, 0, 0]
-    np.testing.assert_allclose(cf.origin_correlation(angles, bandwidth), correlation, rtol=1e-10)
+    np.testing.assert_allclose(cf.origin_correlation(angles, bandwidth), noise[0, 0, 1] / noise[0, 0, 0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("angles", ANGLES)

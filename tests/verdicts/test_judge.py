@@ -245,8 +245,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
 def test_reason__is_stored_where_there_is_no_verdict_alone():
     blocks = np.random.default_rng(0).normal(size=N_BLOCKS)
     blocks[7] = 9.0  # its square is more than a fifth of all: only what is far off decides
-    stated = {str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}
-    design, _ = study(stated, [0.0])
+    design, _ = study({str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}, [0.0])
     judged = judge(design, [averaged({"x": 0.0}, blocks)], {})
     assert judged.verdict.values.tolist() == ["supported", "undecided", "contradicted"]
     for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):

@@ -47,8 +47,7 @@ def wanted(accounts: list, **claims) -> list[int]:
 
 def target(excess: float, level: float = LEVEL, done: int = DONE) -> int:
     """Batches after which an excess over a bound, now of so many MCSE, would be at the bound of its interval."""
-    score = float(normal_score(excess, N_BLOCKS - 1))
-    return int(np.ceil(done * (anytime_score(level, N_BLOCKS) / score) ** 2))
+    return int(np.ceil(done * (anytime_score(level, N_BLOCKS) / float(normal_score(excess, N_BLOCKS - 1))) ** 2))
 
 
 def test_open_claim__wants_what_brings_its_score_to_a_verdict():

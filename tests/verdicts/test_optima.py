@@ -36,8 +36,7 @@ def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
     profile = Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5)) ** 2)
     assert profile.refined == pytest.approx(2.5)
     for vertex in (1.5, 2.0, 3.1, 5.5):
-        profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex)) ** 2)
-        assert profile.refined == pytest.approx(vertex)
+        assert Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex)) ** 2).refined == pytest.approx(vertex)
     for rising in ([1.0, 2.0, 3.0, 4.0], [1.0] * 4, [1.0, 2.0, 4.0, 8.0]):
         assert Profile(levels, np.array(rising)).refined == 1.0
     assert Profile(levels, np.array([8.0, 4.0, 2.0, 1.0])).refined == pytest.approx(8.0)
@@ -94,8 +93,7 @@ def test_optimum__without_a_choice_or_a_value_says_so_and_its_set_is_at_the_leve
 def test_optimum__may_be_claimed_by_theory_and_lie_anywhere_within_the_ratio(told, verdict):
     theory, _ = allocation(0.0, lambda n: told)
     stated = claim(kind="optimum", source="leading", ratio=2.0, **TUNED)
-    found = list(optima(stated, of(*allocation(0.01, lambda n: 4.0), theory.values)))
-    assert decide(found, 0.01).verdict == verdict
+    assert decide(list(optima(stated, of(*allocation(0.01, lambda n: 4.0), theory.values))), 0.01).verdict == verdict
 
 
 def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
@@ -142,8 +140,7 @@ def test_violated_share__takes_values_that_differ_by_rounding_for_ties():
         assert violated_share(index[order], np.array([[3.0, 1.0, 2.0]]))[0] == 0.5
     assert np.isnan(violated_share(index[:2], np.array([[3.0, 1.0]]))[0])
     # Otherwise the measure would have to rise from the first cell to the second.
-    of = selected([40.0, 0.0, 80.0], [0.5 - 1e-16, 0.5, 0.8])
-    assert wrong_share(of, at_most=0.0).evidence.in_favour < 1e-6
+    assert wrong_share(selected([40.0, 0.0, 80.0], [0.5 - 1e-16, 0.5, 0.8]), at_most=0.0).evidence.in_favour < 1e-6
 
 
 def test_wrong_pairs__compares_within_levels_and_knows_its_error():

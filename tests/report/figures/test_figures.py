@@ -185,8 +185,7 @@ def test_residuals__are_drawn_below_with_their_errors_if_there_is_any_theory(lea
     np.testing.assert_allclose(y, cells.correlation.sel(source="empirical").values / leading - 1, atol=1e-12)
     np.testing.assert_allclose(half_lengths(bar), COVERAGE * cells.correlation_mcse / leading)
     assert strip.get_ylim()[0] == -strip.get_ylim()[1] and strip.get_xlim() == axes.get_xlim()
-    texts = [strip.yaxis.get_major_formatter()(value, 0) for value in (-0.01, 0.0, 0.025)]
-    assert texts == ["−1 %", "0 %", "+2.5 %"]
+    assert [strip.yaxis.get_major_formatter()(value, 0) for value in (-0.01, 0.0, 0.025)] == ["−1 %", "0 %", "+2.5 %"]
 
 
 def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(leading):

@@ -144,8 +144,7 @@ def test_error_bounds_hold_for_every_sign_are_attained_by_some_and_need_no_varia
         moved = prediction.bias + signs[:, 0] * prediction.bias_error
         other = prediction._replace(bias=moved, covariance=covariance + signs * prediction.covariance_error)
         for name, values in measures.measures_by_query(other, weights).items():
-            change = np.abs(values - base[name]) / bounds[name]
-            largest[name] = max(largest[name], change.max())
+            largest[name] = max(largest[name], (np.abs(values - base[name]) / bounds[name]).max())
         for name, value in measures.predicted_measures(other, weights).items():
             assert abs(value - averages[name]) <= (1 + 1e-4) * average_bounds[name]
     assert max(largest.values()) <= 1 + 1e-4
