@@ -173,8 +173,7 @@ def plan(
     store = store_of(loaded, folder_of(output))
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded, rules_of(loaded).get("control"))
-        state = RunState(loaded, store, opened.device, **rules_of(loaded))
-        return state.pilot(opened, track)
+        return RunState(loaded, store, opened.device, **rules_of(loaded)).pilot(opened, track)
 
 
 def complete(
@@ -292,7 +291,7 @@ def run_share(
         return 0, store.place
     with open_executor(executor, workers, partial(require_memory, part.cells)) as opened, store.locked():
         require_same_engine(design, store)
-        RunState(part, store).run(opened, observer)
+        RunState(part, store, **rules_of(design) | {"rule": None}).run(opened, observer)  # claims are of all cells
     return len(part.cells), store.place
 
 

@@ -171,12 +171,13 @@ def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
     assert told == [None, None, 15.0, 0.0]
 
 
-def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
-    """Theory as control over a population of query points counts for the plan as for the run."""
+def test_plan_and_share_of_a_finished_study__want_nothing_more(tmp_path):
+    """Theory as control over a population of query points counts for plan and shares as for the run."""
     design = loaded(tmp_path, varied(max_replicates=16384, **DRAWN))
     run(design, output=tmp_path, executor="serial")
     stored = [*rows(tmp_path)]
     found = plan(design, output=tmp_path, executor="serial")
+    run_share(design, "1/1", output=tmp_path, executor="serial")
     assert found.grids[0].batches == 0 == found.seconds(1) and [*rows(tmp_path)] == stored
     store = store_of(design, tmp_path)
     assert is_done(read_status(design, store), store, "cpu")  # still
