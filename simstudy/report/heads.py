@@ -39,7 +39,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
         for source, name, mark in (("observed", "observed", "o"), ("exact", "theory", "x")):
             each = found.sel(source=source)
             axes.errorbar(places, each.effective_heads, 1.96 * each.effective_heads_mcse, fmt=mark, label=name)
-        axes.set(xlabel="layer", ylabel="effective heads", ylim=(0.0, None))
+        axes.set(xlabel="layer", ylabel="effective heads", ylim=(0.0, None), xticks=places[:: 1 + len(places) // 12])
         axes.legend()
         picture = image(drawing)
     caption = "Effective heads of each layer ± 1.96 standard errors, over texts or queries of theory"

@@ -34,8 +34,10 @@ class Call:
 
     @property
     def plain(self) -> bool:
-        """Logits are scaled products of queries and keys, under a mask at most."""
-        return self.query is not None and self.softcap is None and self.sinks is None and self.bias is None
+        """Logits are scaled products of queries and keys: a mask hides some at most, and adds to none that is seen."""
+        added = self.mask is not None and self.mask.is_floating_point() and (self.visible & (self.mask != 0)).any()
+        known = self.query is not None and self.softcap is None and self.sinks is None and self.bias is None
+        return known and not added
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -55,12 +57,9 @@ class Call:
         logits *= self.scale
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
-        if self.bias is not None:
-            logits = logits + of_rows(self.bias, rows)[..., :n_keys]
-        if self.mask is not None and self.mask.dtype == torch.bool:
-            logits = logits.masked_fill(~of_rows(self.mask, rows)[..., :n_keys], -torch.inf)
-        elif self.mask is not None:
-            logits = logits + of_rows(self.mask, rows)[..., :n_keys]
+        for each in (each for each in (self.bias, self.mask) if each is not None):
+            part = of_rows(each, rows)[..., :n_keys]
+            logits = logits.masked_fill(~part, -torch.inf) if part.dtype == torch.bool else logits + part
         n_keys = logits.shape[-1]
         if self.causal:
             places = torch.arange(self.query.shape[-2], device=logits.device)[rows, None]
@@ -100,10 +99,8 @@ class Call:
         n_queries, n_keys = self.shape[2:]
         if self.query is None:
             return self.given != 0
-        if self.mask is None:
-            visible = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.value.device)
-        else:
-            visible = self.mask if self.mask.dtype == torch.bool else self.mask > torch.finfo(self.mask.dtype).min / 2
+        mask = torch.ones(1, 1, dtype=torch.bool, device=self.value.device) if self.mask is None else self.mask
+        visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
         visible = visible[(None,) * (4 - visible.ndim)].expand(-1, -1, n_queries, n_keys)
         return visible.tril() if self.causal else visible
 

@@ -282,16 +282,10 @@ class Seen:
             mask = four(mask.expand(*query.shape[:-3], *mask.shape[-3:]))
         elif mask is not None and mask.ndim == 3:
             mask = mask.unsqueeze(1 if query.ndim == 3 else 0)
-        made: list[Any] = []
-
-        def own(_: slice) -> tuple[Any, Any]:
-            made.append(product())
-            return four(made[0]), None
-
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         call = Call(self._name, None, four(query), four(key), four(value), factor, mask=mask, causal=is_causal)
-        out, _ = self._look(call, own)
-        return made[0] if call.edited is None else out.reshape(made[0].shape)
+        out, _ = self._look(call, lambda _: (four(product()), None))
+        return out if query.ndim == 4 else out.reshape(*query.shape[:-1], -1)
 
     def _multi_head(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
         """`multi_head_attention_forward` by its branch that projects queries and keys and hands them on."""

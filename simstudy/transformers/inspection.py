@@ -94,6 +94,8 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         are not real and finite, or there are fewer than four texts.
     """
     layers: dict[str, Layer] = {}
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise UserError(f"seed = {seed!r}: must be a whole number, at least 0")
 
     def layer(name: str) -> Layer:  # each draws by itself, so that numbers do not depend on how texts are batched
         return layers.setdefault(name, Layer(np.random.default_rng([seed, len(layers)])))
@@ -119,7 +121,11 @@ def _runs(model: Any, inputs: Any) -> Iterator[Callable[[], Any]]:
         raise UserError("inputs: give what the model takes, such as the output of its tokenizer")
     if callable(inputs):
         yield inputs
-    elif isinstance(inputs, Mapping) and inputs.keys() <= _OF_TOKENIZERS and all(map(torch.is_tensor, inputs.values())):
+    elif isinstance(inputs, Mapping) and inputs.keys() <= _OF_TOKENIZERS:
+        sizes = {len(each) if torch.is_tensor(each) else 0 for each in inputs.values()}
+        if len(sizes) > 1 or 0 in sizes:
+            remedy = "call the tokenizer with return_tensors='pt' and padding=True"
+            raise UserError(f"inputs {', '.join(inputs)}: no tensors of the same texts; {remedy}")
         for texts in zip(*(each.split(1) for each in inputs.values()), strict=True):  # a model holds one at a time
             yield functools.partial(model, **dict(zip(inputs, texts, strict=True)))
     elif isinstance(inputs, Mapping):
@@ -174,7 +180,7 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         raise UserError(f"arrays {', '.join(map(str, arrays)) or 'none'}; give W_Q and W_K (scale, causal), or weights")
     heads = (real_array(name, arrays[name], "(layer, head, feature, dimension)") for name in ("W_Q", "W_K"))
     query, key, tokens = map(_numbers, (*heads, real_array("states", states, "(layer, text, token, feature)")))
-    if query.ndim != 4 or query.shape != key.shape or tokens.ndim != 4 or len(tokens) != len(query):
+    if query.ndim != 4 or query.shape != key.shape or tokens.ndim != 4 or len(tokens) != len(query) or not tokens.size:
         shapes = f"W_Q {query.shape}, W_K {key.shape}, states {tokens.shape}"
         raise UserError(f"{shapes}; give (layer, head, feature, dimension) twice and (layer, text, token, feature)")
     if tokens.shape[-1] != query.shape[2]:
@@ -208,6 +214,9 @@ class Layer:
         gram, correlation, share = means
         if not np.isfinite(gram).all():
             raise UserError("weights of attention are not finite; give other texts, or the model in float32")
+        if not (seeing := gram.any(axis=(1, 2))).all():
+            number = len(self.means) + int(np.argmin(seeing))
+            raise UserError(f"text {number} (counted from 0): no token sees another, or all are padding; leave it out")
         self.reason = self.reason or reason
         for text in range(len(gram)):
             self.means.append(np.column_stack([gram[text], correlation[text], share[text].max(axis=-1)]))
@@ -249,10 +258,9 @@ class Layer:
     def theory(self) -> tuple[Array, Array]:
         """Gram (t, h, h) of some queries by exact theory, and variances of logits (t, h); NaN where it says nothing."""
         n_heads = len(self.means[0])
-        blank = np.full((1, n_heads, n_heads), np.nan)
         if self.reason or not self._queries or self._freedom < 1:
             self.reason = self.reason or "no queries and keys on either half of the texts"
-            return blank, blank[0]
+            return np.full((1, n_heads, n_heads), np.nan), np.full((1, n_heads), np.nan)
         queries, counts = (np.array(each) for each in zip(*self._queries.values(), strict=True))
         dimension, n_groups = queries.shape[-1], len(self._products) // queries.shape[-1]
         group = np.arange(n_heads) * n_groups // n_heads

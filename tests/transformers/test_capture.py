@@ -91,18 +91,20 @@ class Masked(nn.Module):
 
 
 LATE = torch.arange(9)[:, None] > 2
+ALIBI = -1.0 * (torch.arange(9)[:, None] - torch.arange(9)).abs()
 LOWEST = torch.zeros(9, 9).masked_fill(~LATE, torch.finfo(torch.float16).min).half()
 
 
 @pytest.mark.parametrize("x, mask", [
     (X[:, None], LATE | True), (X[:, None], LATE), (X[:, None], LATE.expand(2, 1, 9, 1)), (X, LATE[:1] | True),
-    (X, LATE[:, 0]), (3 * X[:, None].half(), LOWEST),
+    (X, LATE[:, 0]), (3 * X[:, None].half(), LOWEST), (X, ALIBI),
 ])  # fmt: skip
 def test_masks__hold_for_keys_and_queries_as_in_torch_where_a_query_sees_a_key(x, mask):
     """Under the lowest number of half precision, a query that sees none has other weights by each kernel."""
     model, parts = Masked().eval(), []
-    with torch.no_grad(), capture(model, lambda call: parts.extend(call.tiles(4))):
+    with torch.no_grad(), capture(model, lambda call: parts.extend([*call.tiles(4), call.plain])):
         model(x, mask)
+    assert parts.pop() == (mask is not ALIBI)  # of what is added theory knows nothing
     found = torch.cat([nn.functional.pad(each, (0, 9 - each.shape[-1])) for _, each in parts[::-1]], 2)
     own = nn.functional.scaled_dot_product_attention(x, x, torch.eye(9).to(x).expand(*x.shape[:-1], 9), attn_mask=mask)
     assert torch.allclose(found.view(own.shape)[..., 3:, :], own[..., 3:, :].float(), atol=1e-3)

@@ -165,8 +165,7 @@ def test_theory__is_what_many_gaussian_keys_give():
     arrays = {"W_Q": w_q, "W_K": w_k, "scale": 0.2}
     found = inspect_heads(arrays, rows)
     rows[..., :8] += 3.0 * np.random.default_rng(2).standard_normal((1, 400, 1, 8))  # of a text, which no softmax sees
-    moved = inspect_heads(arrays, rows)
-    np.testing.assert_allclose(moved.weight_correlation, found.weight_correlation, rtol=1e-9)
+    np.testing.assert_allclose(inspect_heads(arrays, rows).weight_correlation, found.weight_correlation, rtol=1e-9)
     assert found.inapplicable.item() == ""
     assert found.weight_correlation_mcse.sel(source="exact").max() < 1e-9  # all queries are one
     theory, seen = (found.effective_heads.sel(source=each).item() for each in ("exact", "observed"))
@@ -189,13 +188,14 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
     ({**W, "W_V": 1}, STATES, "give W_Q and W_K"),
     (W, STATES[:, :3], "3 texts; give at least 4"),
     (W, STATES[..., :5], "states of 5 features, heads of 8"),
-    (W, STATES[0], "give .layer, head, feature, dimension. twice"),
+    *((W, STATES[each], "give .layer, head, feature, dimension. twice") for each in (0, np.s_[:, :, :0])),
     (W, np.where(STATES > 3, np.nan, STATES), "W_Q, W_K or states hold NaN or infinity; give finite numbers"),
     ({"weights": np.ones((2, 3))}, None, "weights have shape"),
     *(({"weights": np.full((1, 4, 2, 3, 3), each)}, None, "sum 1 at most, in no text all 0") for each in (0.0, 1.0)),
 ])  # fmt: skip
 def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
     refuses(said, inspect_heads, arrays, states)
+    refuses("seed = -1: must be a whole number, at least 0", inspect_heads, arrays, states, seed=-1)
 
 
 def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_process):
@@ -212,6 +212,10 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
     np.testing.assert_array_equal(stored.effective_heads, expected.effective_heads)
     np.savez(tmp_path / "bare.npz", **W)
     monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr("simstudy.report.heads.image", lambda drawing: drawn.append(drawing) or b"")
+    done = in_process("inspect", "heads.npz", "--output", "out")
+    assert done.returncode == 0 and drawn[0].axes[0].get_xticks().tolist() == [0, 1]  # layers have whole numbers
     (tmp_path / "out" / "config.json").touch()
     for arguments, said in (
         (("heads.npz",), "Missing option '--output'"),
@@ -248,9 +252,13 @@ def test_models__are_inspected_as_they_compute(tmp_path, monkeypatch, in_process
     seen = found.weight_correlation.sel(source="observed").values[0]
     np.testing.assert_allclose(seen, np.mean(expected[1::2], axis=0), atol=2e-6)
     said_of_text = "inputs of type str; give mappings such as a tokenizer returns"
+    other = "no tensors of the same texts; call the tokenizer with return_tensors='pt'"
     for inputs, said in (
         (None, "give what the model takes"), (3, "inputs of type int"), ("a text", said_of_text),
-        (["a text"], said_of_text), (batches[:1] * 0, "no texts"),
+        (["a text"], said_of_text), (batches[:1] * 0, "no texts"), ({"input_ids": ids.tolist()}, other),
+        ({"input_ids": ids, "attention_mask": mask[:4]}, other), ({"input_ids": ids[:0]}, other),
+        *(({"input_ids": ids, "attention_mask": (torch.arange(6) != k)[:, None] * mask}, f"text {k} .counted from 0")
+          for k in (2, 3)),
     ):  # fmt: skip
         refuses(said, inspect_heads, model, inputs)
     model.save_pretrained(tmp_path)
