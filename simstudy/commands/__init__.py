@@ -389,9 +389,7 @@ def judge(
     cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
     looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; else `any`.")] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="Also write a page (HTML) to this file.", callback=plain_path)
-    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) here.", callback=plain_path)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
@@ -439,7 +437,8 @@ def _read(path: Path, columns: dict[str, Any]) -> Any:
 
     with open_regular(path, MAX_BYTES) as file:
         try:
-            names = pd.read_csv(file, header=None, nrows=1, dtype=str).iloc[0]
+            # Also of the first row: if that is longer, pandas would take the first column for names of rows.
+            names = pd.read_csv(file, header=None, nrows=2, dtype=str).iloc[0]
             file.seek(0)
             table = pd.read_csv(file)
         except (OSError, ValueError) as error:

@@ -88,10 +88,9 @@ def _read_rows(path: Path, cell: Cell) -> Rows:
     else:
         table = _columns(path.suffix.lower(), read_regular(path, MAX_DATA_BYTES))
     names = keys.columns or tuple(name for name in table if name != keys.response)
-    for name in filter(None, (*names, keys.response)):
-        if name not in table:
-            known = f"but {', '.join(table)}; name one, or separate columns by commas"
-            raise UserError(f"the data have no column {name!r}, {known}")
+    if unknown := [name for name in filter(None, (*names, keys.response)) if name not in table]:
+        known = f"but {', '.join(table)}; name one, or separate columns by commas"
+        raise UserError(f"the data have no column {unknown[0]!r}, {known}")
     if keys.response in names or len(set(names)) < len(names) or not names:
         raise UserError("columns must name each feature once, and not the response")
     responses = none = np.full(len(table[names[0]]), np.nan)
@@ -125,6 +124,7 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
         frame = pd.DataFrame(array)
     elif kind == ".csv":
         try:  # Only empty entries are missing: "NA" may be a name that somebody meant.
+            pd.read_csv(io.BytesIO(content), header=None, nrows=2)  # a longer first row would have the wrong names
             frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=[""])
         except Exception as error:  # a damaged file may raise nearly anything
             raise UserError(f"cannot be read as .csv ({' '.join(str(error).split())})") from None

@@ -130,6 +130,7 @@ def test_contents_and_not_the_path__identify_data_and_cells_of_the_same_keys_are
     ('path = "gap.csv"', "column 'b' holds nan in row 2"),
     ('path = "none.csv"', "cannot be read as .csv"),
     ('path = "uneven.csv"', "Expected 2 fields in line 3, saw 3)"),
+    ('path = "long.csv"', "Expected 2 fields in line 2, saw 3)"),
     ('path = "other.txt"', "has no file type that is read; give .npy, .csv, or sklearn:NAME"),
     ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
     ('path = "twice.csv"', "2 columns of the data for n_features = 6; state as many"),
@@ -143,7 +144,8 @@ def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
     arrays = {"nan.npy": np.array([[1.0, np.nan], [2.0, 3.0]]), "line.npy": np.ones(4), "few.npy": np.ones((1, 6))}
     arrays["constant.npy"] = np.column_stack([np.ones(5), np.arange(5.0), np.zeros(5)])
     texts = {"text.csv": "a,b\n1,2\n3,x\n", "gap.csv": "a,b\n1,2\n3,\n", "twice.csv": "a,b\n1,2\n3,4\n"}
-    for name, content in (arrays | texts | {"none.csv": "", "uneven.csv": "a,b\n1,2\n3,4,5", "other.txt": "1"}).items():
+    texts |= {"none.csv": "", "uneven.csv": "a,b\n1,2\n3,4,5", "long.csv": "a,b\n1,2,3\n4,5,6\n", "other.txt": "1"}
+    for name, content in (arrays | texts).items():
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
     keys = f'n_features = 6\nkey_distribution = {{ kind = "file", {stated} }}'
     message = mistakes(tmp_path, edited(DESIGN, "n_features = 6", keys))
@@ -264,8 +266,7 @@ def test_batches__have_splits_of_their_own_with_what_is_fitted_and_the_first_tha
     assert not np.array_equal(*(simulate_batch([each], 3)[0].error_sum for each in both))
     kept, rows = split(regression="file", noise="gaussian").in_batch(4).rows, cell.in_batch(4).rows
     np.testing.assert_allclose(rows.keys.std(axis=0), 1.0)
-    fit = LinearRegression().fit(kept.keys, kept.values)
-    np.testing.assert_allclose(rows.targets, fit.predict(kept.points))
+    np.testing.assert_allclose(rows.targets, LinearRegression().fit(kept.keys, kept.values).predict(kept.points))
     assert abs(rows.residuals.mean()) < 1e-12 and len(rows.residuals) == N_WINE - 20
 
 
@@ -289,8 +290,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     falls = {"measure": "mse", "x": "bandwidth", "direction": "decreasing", "statement": "The error falls."}
     study.grid("all", {"bandwidth": [0.5, 1.0]}).claim("falls", "monotone", grid="all", **falls)
     design = load_design(study)
-    found = cells_of(simstudy.run(design, output=tmp_path, executor="serial"))
-    words = str(found["verdict_draws"].values[0])
+    words = str(cells_of(simstudy.run(design, output=tmp_path, executor="serial"))["verdict_draws"].values[0])
     draws = "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
     assert words == f"at these settings, {draws}"
     cell = load_design(study, confirm="text").cells[0].cell

@@ -69,8 +69,7 @@ def test_columns__may_be_options(here, in_process):
 ])  # fmt: skip
 @pytest.mark.parametrize("long", [False, True])
 def test_levels_in_a_file__are_numbers_unless_they_are_written_as_no_number_is(here, in_process, levels, where, long):
-    rows = [f"{k},{k % 3},{3 + k % 5}" for k in range(200)]
-    text = "\n".join([f"task,{levels}", *rows])
+    text = "\n".join([f"task,{levels}", *[f"{k},{k % 3},{3 + k % 5}" for k in range(200)]])
     if long:
         text = pd.read_csv(io.StringIO(text)).melt("task", var_name="n", value_name="score").to_csv(index=False)
     (here / "numbers.csv").write_text(text)
@@ -90,6 +89,7 @@ AS_CSV = "UTF-8 with a header, commas between columns"
     ("question,near,dummy\n1,2,\n2,1,1\n", "unit 1, condition = dummy: no number, and 1 of 2 units lack one"),
     ("", AS_CSV),
     ("a,b\n1,2\n1,2,3\n", AS_CSV),
+    ("question,near,dummy\nu,1,2,3\nv,1,2,3\n", AS_CSV),
     ("\ufeffa;b\r\n0,5;1\r\n", AS_CSV),
     ("a\tb\n1\t2\n", AS_CSV),
     ("\udcff\udcfea,b\n", AS_CSV),
