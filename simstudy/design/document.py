@@ -345,13 +345,13 @@ class NestedLoopFigure(PanelFigure, kind="nested_loop"):
     """y in every cell, above the levels of the factors."""
 
     y_scale: AxisScale = "linear"
-    target: float | None = None
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 class LollipopFigure(PanelFigure, kind="lollipop"):
     """y in every cell as a stick from ``target``, or from 0."""
 
-    target: float | None = None
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 class ZipFigure(BaseFigure, kind="zip"):

@@ -42,7 +42,7 @@ def setting(name: str) -> tuple[str, str, str]:
     fields = [TABLES[TABLE_OF[own]].model_fields[own]] if own in TABLE_OF else []
     records = [record.model_fields for each in fields for record in records_in(each.annotation)]
     fields = [of[parameter] for of in records if parameter in of] if parameter else fields
-    titles = [each.title for each in fields if each.title] or [(parameter or own).replace("_", " ")]
+    titles = [each.title for each in fields if each.title] or [re.sub("[._]", " ", name)]
     words, symbol, unit = [*(part.strip() for part in titles[0].split("|")), "", ""][:3]
     return words, symbol, unit
 

@@ -109,6 +109,7 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
        f'\nx = "angle"\nover = "{over}"', f"figures.best.over = '{over}'", remedy)
       for over, remedy in (("bandwidth", "or more different values"), ("angle", "angle is x, hue or panel already"))),
     ('hue = "bandwidth"', 'index = "vendi"', "figures.mse.index = 'vendi'", "unknown key; known: title"),
+    ('x = "angle"\ny', 'kind = "lollipop"\ntarget = nan\ny', "figures.mse.target = nan", "be a finite number"),
     ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid = 'angels'", 'mean "angles"?'),
     ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index", "state index for measure"),
     ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "claims.mse-falls.where = {", "= 0.5 or 1.0"),
@@ -165,10 +166,8 @@ def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
     text = varied(bandwidth=[1.0, "attention"], head_dim=[1, 2])
     where = edited(text, 'measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = "attention" }')
     cells = loaded(tmp_path, where).cells  # at head_dim = 1 both bandwidths are 1
-    levels = [level(planned.cell.coordinates, "bandwidth") for planned in cells]
-    assert levels == [1.0, "attention"] * 6
-    chosen = [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells]
-    assert chosen == [True, False] * 6
+    assert [level(planned.cell.coordinates, "bandwidth") for planned in cells] == [1.0, "attention"] * 6
+    assert [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells] == [True, False] * 6
     assert [planned.cell.bandwidth for planned in (*cells[:2], *cells[6:8])] == [1.0, 1.0, 1.0, 2**0.25]
     assert "two or more different values" in mistakes(tmp_path, edited(text, 'x = "angle"\nd', 'x = "bandwidth"\nd'))
 
@@ -304,8 +303,7 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
         ]  # fmt: skip
         kinds.setdefault(repr(kind), cell)
     for cell in kinds.values():
-        other = of_another_seed(cell, read)
-        first, second = drawn_by_name(cell), drawn_by_name(other)
+        first, second = drawn_by_name(cell), drawn_by_name(of_another_seed(cell, read))
         changed = {name for name in first if any(not np.array_equal(*pair, equal_nan=True) for pair in zip(
             first[name], second[name], strict=True))}  # fmt: skip
         # A function of the user's own is given normals, whatever it makes of them.

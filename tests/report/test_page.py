@@ -347,6 +347,8 @@ NAN, INF = math.nan, math.inf
     (labels.level_name, (False,), "false"),
     (labels.measure_name, ("mse",), "mean squared error [Y²]"),
     (labels.measure_name, ("bias",), "bias"),
+    *((labels.setting_name, (name,), text) for name, text in (
+        ("bandwidth.value", "bandwidth value"), ("noise.df", "noise df"), ("mask.width", "width of the band [keys]"))),
     (labels.setting_and_level, ("angle", 45.0), "angle: 45°"),
     (labels.setting_and_level, ("n_keys", 400.0), "n = 400"),
 ])  # fmt: skip
