@@ -222,10 +222,10 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
 def _projections(given: ArrayLike, full_rank: bool = False) -> np.ndarray:
     array = real_array("projections", given, "(H, d, p)")
     weights = _array("projections", array[None] if array.ndim == 2 else array, ("H", "d", "p"))
-    if weights.shape[2] > weights.shape[1]:
-        d, p = weights.shape[1:]
+    _, d, p = weights.shape
+    if p > d:
         raise ValueError(f"projections have p = {p} columns in d = {d} features; give (H, d, p) with p <= d")
-    if full_rank and min(ranks := np.linalg.matrix_rank(weights)) < weights.shape[2]:
-        head, p = int(np.argmin(ranks)), weights.shape[2]
-        raise ValueError(f"projections of head {head} have rank {ranks[head]} < p = {p}: it spans no p-space")
+    if full_rank and (ranks := np.linalg.matrix_rank(weights)).min() < p:
+        said = f"projections of head {ranks.argmin()} have rank {ranks.min()} < p = {p}: it spans no p-space"
+        raise ValueError(f"{said}; give p columns of which none follows from others")
     return weights

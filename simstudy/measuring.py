@@ -158,8 +158,11 @@ def performance(
     if not isinstance(truth, str) or truth in table:
         table = table.assign(truth=table[truth] if isinstance(truth, str) else real_number("truth", truth))
     table = table.assign(**{name: real(name, table[name]) for name in (*RESULTS, str(df)) if name in table})
-    if not table.get("reject", pd.Series(dtype=float)).dropna().isin([0.0, 1.0]).all():
-        raise UserError("reject: neither 0 nor 1 in some row; give 1 where the test rejects, and 0 where it does not")
+    decisions, errors = (table.get(name, pd.Series(dtype=float)).dropna() for name in ("reject", "se"))
+    if not decisions.isin([0.0, 1.0]).all() or (errors < 0.0).any():
+        said = "reject: neither 0 nor 1 in some row; give 1 where the test rejects, and 0 where it does not"
+        negative = "se: below 0 in some row; give standard errors, and leave empty what is none"
+        raise UserError(negative if (errors < 0.0).any() else said)
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
     if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")

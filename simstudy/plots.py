@@ -14,6 +14,7 @@ from simstudy.design.document import CurveFigure, LollipopFigure, NestedLoopFigu
 from simstudy.design.measures import averaged_measures, coordinates_of
 from simstudy.design.settings.records import hint, tags, validated
 from simstudy.errors import UserError
+from simstudy.judging.table import real
 from simstudy.report.figures import draw
 from simstudy.report.figures.factorial import LEVELS
 from simstudy.report.figures.shared import NEUTRAL, STRIP, canvas, own_style
@@ -24,13 +25,7 @@ KINDS: dict[str, type[PanelFigure]] = {tags(each)[0]: each for each in (CurveFig
 
 
 def plot(
-    results: Results,
-    kind: str,
-    y: str,
-    *,
-    grid: str | None = None,
-    where: dict[str, Any] | None = None,
-    **entries: Any,
+    results: Results, kind: str, y: str, *, grid: str | None = None, where: dict[str, Any] | None = None, **entries: Any
 ) -> np.ndarray:
     """Draw a measure with error bars of ± 1.96 MCSE beside theory, as a figure of a design does.
 
@@ -110,7 +105,7 @@ def agreement(
     Raises
     ------
     UserError
-        If a method or column is missing, or a data set has two rows of a method.
+        If a method or column is missing, a data set has two rows of a method, or numbers are none or finite in one.
     """
     if not isinstance(table, pd.DataFrame):
         raise UserError(f"table: a {type(table).__name__}; give a pandas.DataFrame (of polars: to_pandas())")
@@ -119,7 +114,10 @@ def agreement(
     rows = table[table[method].isin([first, second])]
     if {first, second} - {*rows[method]} or rows.duplicated(["dataset", method]).any():
         raise UserError(f"{first!r}, {second!r}: give two methods of the table, with one row for each data set")
-    x, y = rows.pivot(index="dataset", columns=method, values=of)[[first, second]].dropna().to_numpy(float).T
+    pairs = rows.assign(**{of: real(of, rows[of])}).pivot(index="dataset", columns=method, values=of)[[first, second]]
+    x, y = pairs[np.isfinite(pairs).all(axis=1)].to_numpy().T
+    if len(x) < 2:
+        raise UserError(f"{of}: finite for both methods in {len(x)} of {len(pairs)} data sets; give two at least")
     left, right = canvas(2, 4.0)[1].flat
     left.plot(x, y, ".", alpha=0.5)
     left.axline((x.mean(), x.mean()), slope=1.0, color=NEUTRAL, linewidth=0.8)

@@ -210,7 +210,7 @@ def test_arrays_that_are_none_or_span_no_subspace__are_refused_by_theory_and_geo
     if function in (principal_angles, head_diversity):
         projections = GIVEN["projections"].copy()
         projections[1, :, 1] = 2 * projections[1, :, 0]
-        refuses("head 1 have rank 1 < p = 2", function, projections, error=ValueError)
+        refuses("head 1 have rank 1 < p = 2: it spans no .* give p", function, projections, error=ValueError)
 
 
 @pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked, 0, -1.0, 1e300, float("nan")])

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -94,6 +94,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     (lambda t: t, {"df": 0, "error": ValueError}, "df = 0; give one positive number"),
     (lambda t: t.assign(nu="5"), {"df": "nu"}, "nu: of type str, no real numbers"),
     (lambda t: t.assign(lower=0.0), {}, "'upper': no column of the table; it has dataset, "),
+    (lambda t: t.assign(se=-t.se), {}, "se: below 0 in some row; give standard errors"),
     (lambda t: t.assign(reject=0.04), {}, "reject: neither 0 nor 1 in some row; give 1 where the test rejects"),
 ])  # fmt: skip
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
@@ -231,8 +232,15 @@ def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
                     found["Client"] = simulated(tmp_path / "c", [mean], ["empirical_se"], executor=client)
                     found["Client"] = found["Client"]["simulation"].empirical_se.values.ravel().tolist()
     assert all(each == found["threads"] for each in found.values())
-    for other, said in ((3, "executor of type int: give a Client"), ("lokky", "executor = 'lokky': unknown; choose")):
+    shut = client, ThreadPoolExecutor(), ProcessPoolExecutor(2, forks())
+    for pool in shut[1:]:
+        pool.shutdown()
+    for other, said in (
+        (3, "executor of type int: give a Client"), ("lokky", "executor = 'lokky': unknown; choose"),
+        *((each, f"executor of type {type(each).__name__}, which is closed: give a Client") for each in shut),
+    ):  # fmt: skip
         refuses(said, simulated, tmp_path / "x", executor=other)
+    assert not (tmp_path / "x").exists()
 
 
 def test_processes_of_joblib__are_made_by_one_thread_and_a_script_without_a_guard_is_told(monkeypatch, tmp_path):
@@ -250,8 +258,7 @@ def test_processes_of_joblib__are_made_by_one_thread_and_a_script_without_a_guar
         assert [opened.result(future) for future in futures] == [0, 1, 2, 3]
     script = tmp_path / "script.py"
     script.write_text(f"import simstudy\nsimstudy.run({str(write_design(tmp_path))!r}, executor='processes')\n")
-    said = python(script, cwd=tmp_path).stderr.splitlines()[-1]
-    assert "write the call below if __name__ == '__main__':" in said
+    assert "write the call below if __name__ == '__main__':" in python(script, cwd=tmp_path).stderr.splitlines()[-1]
 
 
 def test_agreement__draws_equality_and_limits_of_differences():
@@ -264,3 +271,6 @@ def test_agreement__draws_equality_and_limits_of_differences():
     assert heights == pytest.approx([d.mean() - 1.96 * d.std(), d.mean(), d.mean() + 1.96 * d.std()])
     for wrong, remedy in ((table, "give two methods of the table"), (table.to_dict("series"), "of polars: to_pandas")):
         refuses(remedy, plots.agreement, wrong, "Cox", "Weibull", "theta", method="model")
+    few, texts = table.theta.where(table.dataset < 1, np.inf), table.theta.map(str) + "x"
+    for theta, said in ((few, "finite for both methods in 1 of 100 data sets"), (texts, "theta: of type .*, no real")):
+        refuses(said, plots.agreement, table.assign(theta=theta), "Cox", "Exp", "theta", method="model")

@@ -145,9 +145,7 @@ class Jobs(NamedTuple):
 
 @contextlib.contextmanager
 def open_executor(
-    executor: Any,
-    workers: int | None = None,
-    claim: Callable[[float, int], None] = lambda *_: None,
+    executor: Any, workers: int | None = None, claim: Callable[[float, int], None] = lambda *_: None
 ) -> Iterator[Executor]:
     """Open an executor; ``claim`` takes its memory and workers, and locks the folder before a job or key is made."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
@@ -166,15 +164,17 @@ def open_executor(
         elif not isinstance(executor, str):  # of the caller's, which stays open
             dask = importlib.import_module("distributed") if hasattr(executor, "get_client") else None
             own = held.enter_context(dask.Client(executor, set_as_default=False)) if dask else executor
-            if hasattr(own, "nthreads") and not own.asynchronous:
+            closed = any(getattr(own, name, None) is True for name in ("_shutdown", "_shutdown_thread"))
+            closed |= getattr(own, "status", None) == "closed"
+            if hasattr(own, "nthreads") and not (closed or own.asynchronous):
                 from simstudy.execution.clusters import DaskExecutor
 
                 opened = DaskExecutor(own)
-            elif isinstance(own, concurrent.futures.Executor):
+            elif isinstance(own, concurrent.futures.Executor) and not closed:
                 opened = Executor(own, getattr(own, "_max_workers", None) or count)
             else:
                 known = "a Client (not asynchronous) or cluster of Dask, an executor of concurrent.futures, or a word"
-                raise UserError(f"executor of type {type(own).__name__}: give {known}")
+                raise UserError(f"executor of type {type(own).__name__}{', which is closed' * closed}: give {known}")
         else:
             joblib = importlib.import_module("joblib.parallel") if importlib.util.find_spec("joblib") else None
             if joblib is None or executor not in joblib.BACKENDS:
