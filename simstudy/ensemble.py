@@ -192,10 +192,9 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     ValueError
         If the projections have the wrong shape or rank, hold NaN or infinity, or the bandwidth is not positive.
     """
-    weights = _projections(projections, full_rank=True)
     b = np.nan if bandwidth is None else positive("bandwidth", bandwidth)
     return xr.DataArray(
-        geometry.diversity_indices(weights, b),
+        geometry.diversity_indices(_projections(projections, full_rank=True), b),
         dims="index",
         coords={"index": list(geometry.GEOMETRIC_INDICES)},
         name="hdi",
@@ -207,8 +206,7 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
     """Return an argument as float64, or refuse it; a letter in ``shape`` stands for any positive length."""
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
     array = real_array(name, given, f"shape {wanted}")
-    lengths = zip(array.shape, shape, strict=False)
-    fits = (have > 0 if isinstance(want, str) else have == want for have, want in lengths)
+    fits = (have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=False))
     if array.ndim != len(shape) or not all(fits):
         raise ValueError(f"{name} has shape {array.shape}; give {wanted}, no length zero")
     array = np.ascontiguousarray(array, np.float64)

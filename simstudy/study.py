@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -42,7 +42,7 @@ from simstudy.results import open_results as open_results  # whose accessor is b
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from simstudy.execution.state import Plan
+    from simstudy.execution.state import CellProgress, Plan
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
 Observer = Callable[..., Any]
@@ -230,7 +230,7 @@ def complete(
         with threadpool_limits(limits=1):
             joined, details = assemble(design, state.accounts, partial(observer, state), opened.device, theories)
             judged = judge(design, state.accounts, theories)
-        results = xr.merge([joined, judged, *_zipped(design)], combine_attrs="override")
+        results = xr.merge([joined, judged, *_zipped(design, state.accounts)], combine_attrs="override")
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
         path = store.write_dataset(RESULTS_FILE, tree := tree_of(results))
@@ -255,17 +255,19 @@ def require_trust(cells: Iterable[Cell]) -> None:
             piece.code.require_trust()
 
 
-def _zipped(design: Design) -> Iterator[xr.Dataset]:
-    """Yield the intervals of single replicates, if a figure shows any."""
+def _zipped(design: Design, accounts: Sequence[CellProgress]) -> Iterator[xr.Dataset]:
+    """Yield the intervals of single replicates, if a figure shows any, but for those that failed."""
     if not (figures := [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]):
         return
     from simstudy.attention.functions import results_of
 
     intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
-    for number, (grid, cell) in enumerate((planned.grid, planned.cell) for planned in design.cells):
+    for part, account in zip(intervals, accounts, strict=True):
+        grid, cell = account.planned.grid, account.planned.cell
         if any(figure.grid == grid and selected(cell.coordinates, figure.where) for figure in figures):
             found = [getattr(cell.functions, "parameters", {}) | results for results, _ in results_of(cell, 0, ZIPPED)]
-            intervals[number] = [[results.get(end, np.nan) for end in INTERVAL] for results in found]
+            part[:] = [[results.get(end, np.nan) for end in INTERVAL] for results in found]
+            part[[replicate for replicate in account.failed if replicate < ZIPPED]] = np.nan
     yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
 

@@ -104,8 +104,7 @@ def naive(cell, process, n_replicates):
 ])  # fmt: skip
 def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method, one_by_one, tmp_path):
     results = study(tmp_path, process, method, one_by_one=one_by_one)
-    cell = cell_of(tmp_path)
-    expected, failed = naive(cell, process, int(results.n_batches[0]) * BATCH)
+    expected, failed = naive(cell_of(tmp_path), process, int(results.n_batches[0]) * BATCH)
     assert 20 < failed == results.n_failed.item()
     for name, value in expected.items():
         # Blocks with failures differ in length, so that the variance is unbiased by another weighting.
@@ -165,6 +164,11 @@ def test_zip_figure__has_the_intervals_of_the_first_replicates(tmp_path):
     assert covers[0].all() and not covers[1].any()
     (limits,) = [item for item in axes.patches if item.get_label() == "limits"]
     assert limits.get_height() == pytest.approx(2 * 100 * 1.96 * results.coverage_mcse.item())
+    # Where it is needed, such a replicate enters no measure.
+    needed = {"functions": tables["functions"] | {"measures": ["coverage", "bias"]}}
+    (folder / "zip.json").write_text(json.dumps(tables | needed))
+    lower = cells_of(simstudy.run(folder / "zip.json", output=tmp_path, **how)).interval.values[0, :, 0]
+    assert np.array_equal(lower, np.where(np.isnan(found["estimate"]), np.nan, found["lower"]), equal_nan=True)
     tables["grids"]["simulation"]["factors"]["shift"] = [*range(13)]
     (folder / "zip.json").write_text(json.dumps(tables))
     refuses("selects 13 cells; select at most 12", load_design, folder / "zip.json")

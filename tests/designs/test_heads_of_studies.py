@@ -333,8 +333,7 @@ def test_pair_of_heads__is_that_of_loops(pair, target, others):
     # Of a linear target: what lies across both queries averages out.
     both = np.outer(legendre, legendre) if query == "same" else np.outer(u, u) + np.outer(v, v)
     np.fill_diagonal(both, 1.0)
-    risk = w @ w + signal * (1 - 2 * w @ legendre + w @ both @ w)
-    assert found["pair_risk"] == pytest.approx([risk], rel=1e-6)
+    assert found["pair_risk"] == pytest.approx([w @ w + signal * (1 - 2 * w @ legendre + w @ both @ w)], rel=1e-6)
     assert found["pair_noise"] == pytest.approx([5 * w @ w])
 
 

@@ -338,8 +338,7 @@ def test_study_that_is_a_link__is_refused_unless_the_command_names_it(level, hom
         assert in_process(command, path, "--output", output).returncode in (0, 2)
         assert contents(home) == before
     assert in_process("run", path, "--output", output, "--executor", "serial").returncode == 2
-    scratch = tiny.copied(tmp_path / "scratch")
-    (tmp_path / "link").symlink_to(scratch, target_is_directory=True)
+    (tmp_path / "link").symlink_to(tiny.copied(tmp_path / "scratch"), target_is_directory=True)
     assert in_process("run", path, "--output", tmp_path / "link", "--executor", "serial").returncode == 0
 
 

@@ -166,8 +166,7 @@ def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike_and_th
         assert result["correlation"] == pytest.approx(1.0 if n_heads > 1 else np.nan, abs=1e-12, nan_ok=True)
         assert np.isnan(result["mean_covariance"]) == (n_heads == 1)
     rng = np.random.default_rng(5)
-    errors = rng.normal(size=(40_000, 1, 3)) + rng.normal(size=(40_000, 1, 1))
-    moments = blocks_of(errors, np.zeros(1), 80)
+    moments = blocks_of(rng.normal(size=(40_000, 1, 3)) + rng.normal(size=(40_000, 1, 1)), np.zeros(1), 80)
     for weights in ([1 / 3] * 3, [0.6, 0.3, 0.1]):
         found = performance(moments, np.array(weights), STATISTICS)
         error = abs(found.estimate["equivalent_heads"] - 1 / np.sum(np.square(weights)))

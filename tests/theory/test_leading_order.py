@@ -85,8 +85,7 @@ def test_next_term_is_the_error_of_the_leading_variance(target, logits, bandwidt
     assert prediction.reason == ""
     assert abs(variance_error) < 1.1 * NEXT_TERM_LIMIT
     assert abs(mean_error) < 0.02
-    unexplained = (1 + variance_error) * (1 + prediction.next_term[0, 0]) - 1
-    assert abs(unexplained) < 0.002 + 0.15 * abs(variance_error)
+    assert abs((1 + variance_error) * (1 + prediction.next_term[0, 0]) - 1) < 0.002 + 0.15 * abs(variance_error)
 
 
 def test_only_invalid_queries_are_blank_the_reason_names_them_and_effective_size_alone_would_admit_large_errors():
