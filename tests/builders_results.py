@@ -18,10 +18,8 @@ from simstudy.verdicts.assemble import coordinates
 
 ANGLES = {
     "title": "Angle against overlap", "exact": True, "settings": {"n_heads": 4},
-    "factors": {
-        "regression": ["zero", {"kind": "ridge", "amplitude": 2.0}], "n_keys": [100, 400],
-        "angle": [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0],
-    },
+    "factors": {"regression": ["zero", {"kind": "ridge", "amplitude": 2.0}], "n_keys": [100, 400],
+                "angle": [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0]},
 }  # fmt: skip
 DESIGN: dict[str, Any] = {
     "study": {"name": "made-up", "title": "A made-up study", "aim": "Does <b>nothing</b> but fill the report."},
@@ -44,10 +42,8 @@ DESIGN: dict[str, Any] = {
             "kind": "agrees_with_theory", "grid": "angles", "measure": "correlation", "margin": 0.05,
             "statement": "Monte Carlo agrees with leading order.", "expected": "contradicted",
         },
-        "floor": {
-            "kind": "larger_than", "grid": "many-heads", "measure": "mean_covariance",
-            "statement": "The covariance stays above zero.",
-        },
+        "floor": {"kind": "larger_than", "grid": "many-heads", "measure": "mean_covariance",
+                  "statement": "The covariance stays above zero."},
     },
     "figures": {
         "variance-by-angle": {

@@ -218,11 +218,12 @@ def test_contrast_with_a_population__is_that_of_a_claim_too(tmp_path):
     claim |= {"where": {"queries": "gaussian(count=4)"}, "versus": {"queries": "origin"}}
     drawn = {"regression": "ridge", "population": ["queries"], "arrangement": "orthogonal", "head_dim": 1}
     grid = {"settings": drawn, "factors": {"queries": ["origin", {"kind": "gaussian", "count": 4}]}}
-    tables = tomllib.loads(DESIGN) | {"grids": {"points": grid}, "claims": {"points": claim}, "figures": {}}
+    tables = tomllib.loads(DESIGN) | {"grids": {"points": grid}, "claims": {"a": claim, "b": claim}, "figures": {}}
     tables["precision"] |= {"min_replicates": 16384, "max_replicates": 16384}
     results = simstudy.run(tables, output=tmp_path, executor="serial")
-    found, stated = simstudy.contrast(results, 1, 0, "mse"), results["comparisons"]
-    assert (found.estimate, found.mcse) == (stated.estimate.item(), stated.mcse.item())
+    found, stated = simstudy.contrast(results, 1, 0, "mse"), results["comparisons"].isel(comparison=0)
+    for name in ("estimate", "mcse", "confidence_lower", "confidence_upper"):  # at half of the level on each side
+        assert getattr(found, name.removeprefix("confidence_")) == pytest.approx(stated[name].item(), rel=1e-13)
     points = simstudy.details(results, 1).mse_randomisation
     assert 0 < np.linalg.norm(points) < found.mcse and not simstudy.details(results, 0).mse_randomisation.any()
 

@@ -1,6 +1,7 @@
 """How far a study is, what a plan predicts of it, a run whose budget is spent, and shares that are together a run."""
 
 import json
+from concurrent.futures import wait
 
 import pytest
 from builders import edited, loaded, refuses, run, varied, write_design
@@ -140,7 +141,9 @@ def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_anoth
 
 
 @pytest.mark.parametrize("text", [BUDGETED, varied(BUDGETED, mse=10.0), varied(BUDGETED, **DRAWN)])
-def test_budget_that_is_spent_at_once__judges_the_first_batch(text, tmp_path, after):
+def test_budget_that_is_spent_at_once__judges_the_first_batch(text, tmp_path, after, monkeypatch):
+    """Where several have ended, too, whose order in a set is any."""
+    monkeypatch.setattr("concurrent.futures.wait", lambda flying, *_: wait(flying))
     after(1)
     with pytest.warns(PrecisionWarning) as told:
         results = cells_of(simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial"))

@@ -150,8 +150,8 @@ def test_controlled_estimates__agree_with_many_draws_and_vary_less():
     for name in CONTROLLED:
         apart = controlled.estimate[name] - many.estimate[name]
         assert abs(apart) < 4 * np.hypot(controlled.mcse[name], many.mcse[name]), name
-        error = np.hypot(np.linalg.norm(controlled.contribution[name]), np.linalg.norm(controlled.randomisation[name]))
-        assert controlled.mcse[name] == pytest.approx(error)
+        parts = [np.linalg.norm(part[name]) for part in (controlled.contribution, controlled.randomisation)]
+        assert controlled.mcse[name] == pytest.approx(np.hypot(*parts)) and parts[1] < query_control.COUNTS * parts[0]
     assert gain(few, controlled)["mse"] > 5
     same = estimates_from([{}] * 2, [(1, 16)] * 2, [controlled] * 2, "mse")
     assert same.combine({0: 1.0}).mcse == pytest.approx(controlled.mcse["mse"])

@@ -382,7 +382,7 @@ class Functions(OwnCode):
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
         found = self._call(function, self.parameters | dict(known))
-        if not isinstance(found, Mapping) or (not found and function in (self.process, self.method)):
+        if not isinstance(found, Mapping):
             self.refuse(f"{function} returns {type(found).__name__}; return a dict of arrays by name")
         if function == self.process:
             found = {name: self._fixed(name, values) for name, values in found.items()}
