@@ -78,8 +78,7 @@ def test_without_the_users_word__nothing_is_executed(tmp_path, monkeypatch, in_p
     path = study(tmp_path, SOURCE + f"open({str(tmp_path / 'trace')!r}, 'w').close()\n")
     design = load_design(path)
     for command in ("check", "run", "plan", "status", "replay"):
-        more = ["--cell", "0", "--replicate", "1"] if command == "replay" else []
-        done = in_process(command, path, *more)
+        done = in_process(command, path, *["--cell", "0", "--replicate", "1"] if command == "replay" else [])
         computes = command in ("run", "plan", "replay")
         assert done.returncode == (2 if computes else 0), done.stderr
         if computes:

@@ -105,11 +105,8 @@ class Executor:
         return available()
 
     def result(self, future: Future) -> Any:
-        """Result of a call that has ended; UserError if that was lost."""
-        try:
-            return future.result()
-        except BrokenExecutor as error:
-            raise UserError(f"{type(self._pool).__name__}: {error} Run again: finished batches are stored") from None
+        """Result of a call that has ended."""
+        return future.result()
 
     def wait_for_workers(self) -> None:
         """Do nothing, or raise UserError if there have been no workers for long."""
@@ -188,7 +185,10 @@ def open_executor(
             opened.result(opened.submit(int))  # joblib makes its processes in steps; no second thread may come between
         if not isinstance(executor, Jobs):  # which claim before there is any
             claim(opened.memory(), opened.workers())
-        yield opened
+        try:
+            yield opened
+        except BrokenExecutor as error:  # as a call is submitted, or was made
+            raise UserError(f"{type(opened._pool).__name__}: {error} Run again: finished batches are stored") from None
 
 
 class Task(NamedTuple):

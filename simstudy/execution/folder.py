@@ -88,7 +88,6 @@ class Folder:
     @contextlib.contextmanager
     def appending(self, name: str, stop: int) -> Iterator[Callable[[bytes], int]]:
         """Yield what appends to a file, new or cut off at a place, and returns where it ends then."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
         def append(content: bytes) -> int:
             with self.told(name, "written"), open(opened, "ab", closefd=False) as file:
@@ -96,7 +95,7 @@ class Folder:
                 file.flush()
                 return file.tell()
 
-        with self.told(name, "written"), self._file(name, flags) as opened:
+        with self.told(name, "written"), self._file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT) as opened:
             os.ftruncate(opened, min(stop, os.fstat(opened).st_size))
             yield append
 
@@ -149,6 +148,7 @@ class Folder:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise Held(f"{self.path}: in use") from None
+                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also of children that were forked meanwhile
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:

@@ -209,8 +209,7 @@ def test_direct_mse__closes_the_decomposition_and_query_correlation_is_that_by_h
     settings = {"noise_treatment": "drawn", "batch_size": 16, "n_heads": 3}
     cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, **settings)
     means = members_of(cell, SharedData(cell, 0, 16)).means
-    pairs = np.triu_indices(3, 1)
-    expected = np.mean([np.corrcoef(means[r].T)[pairs] for r in range(16)])
+    expected = np.mean([np.corrcoef(means[r].T)[np.triu_indices(3, 1)] for r in range(16)])
     assert estimated(cell).estimate["query_correlation"] == pytest.approx(expected)
     constant = minimal_cell(regression="zero", noise_sd=0.0, queries=SIX_QUERIES, **settings)
     assert np.isnan(estimated(constant).estimate["query_correlation"])  # without a warning

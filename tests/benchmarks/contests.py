@@ -58,8 +58,7 @@ def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
         label = f"{size.name} {size.dtype}"
         yield Row(work, label, "simstudy", 1e6 * float(np.median(each)), "µs per replicate")
         needed = limits.operations_needed(size, work == "W1")
-        bound = [needed * t / n_mixed for t in seconds[1]]
-        yield Row(work, label, recorded.SHARE, ratio(bound, each), "1")
+        yield Row(work, label, recorded.SHARE, ratio([needed * t / n_mixed for t in seconds[1]], each), "1")
 
 
 def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:

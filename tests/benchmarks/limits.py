@@ -96,8 +96,7 @@ def issue_job(dtype: str, loops: int = 300_000) -> tuple[Callable[[], object], f
     # wait for nothing but themselves, and two ports, of a latency of four, need eight.
     width = lanes(np.dtype(dtype).itemsize)
     x, a, b = np.ones(4 * width, dtype), np.full(width, 0.5, dtype), np.full(width, 0.25, dtype)
-    job = functools.partial(_products_and_comparisons, x, a, b, width, loops)
-    return job, 2.0 * 12 * width * loops
+    return functools.partial(_products_and_comparisons, x, a, b, width, loops), 2.0 * 12 * width * loops
 
 
 def operations_needed(size: Size, with_gram: bool) -> float:

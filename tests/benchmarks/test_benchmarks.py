@@ -83,8 +83,7 @@ def test_runner__makes_the_table_and_names_missing_peers(monkeypatch):
     rows = list(contests.all_rows([SMALL], 1))
     assert {row.work for row in rows} == set(contests.WORKS)
     assert all(recorded.line(row).count("|") == recorded.HEAD.splitlines()[-1].count("|") for row in rows)
-    absent = replace(PEERS[0], name="absent", needs="no_such_module")
-    monkeypatch.setattr(contests, "PEERS", (absent,))
+    monkeypatch.setattr(contests, "PEERS", (replace(PEERS[0], name="absent", needs="no_such_module"),))
     first = next(iter(contests.contest_rows(SMALL, "W0", 1)))
     assert first.value is None and "no_such_module is not installed" in first.unit
 

@@ -79,8 +79,7 @@ def test_last_layer__is_that_of_loops():
 
 def test_rates__are_those_of_theory_and_of_the_width_those_at_which_the_mean_of_the_largest_need_grows():
     """By summing over numbers k and places z of a target the chance that none of 2^k sums is within 10^-4."""
-    theory = TICKETS["nearest_sum_theory"]
-    fall = [theory(4 * k, n_features=4)["log_entry_error"] for k in (10**6, 10**6 + 1)]
+    fall = [TICKETS["nearest_sum_theory"](4 * k, n_features=4)["log_entry_error"] for k in (10**6, 10**6 + 1)]
     assert TICKETS["nearest_sum_rate"](4) == pytest.approx((fall[1] - fall[0]) / 4, rel=1e-5)
     assert TICKETS["needed_width_rate"](2, 10**300, 10**9) == pytest.approx(2 / math.log(2), rel=1e-3)
     z = np.linspace(-12.0, 12.0, 2001)

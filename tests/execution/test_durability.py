@@ -1,11 +1,13 @@
 """Nothing that happens to a run changes its results or wastes what is stored, whose identity is what computes it."""
 
 import errno
+import multiprocessing
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
@@ -23,7 +25,7 @@ from simstudy.errors import UserError
 from simstudy.execution import executors, provenance
 from simstudy.execution.provenance import PACKAGE, engine, identity_of
 from simstudy.execution.state import RunState
-from simstudy.execution.store import entry_of, payloads, store_of
+from simstudy.execution.store import Store, entry_of, payloads, store_of
 from simstudy.kernels.compiled import digest
 from simstudy.kernels.settings import processor
 
@@ -64,6 +66,14 @@ def holder(folder: Path, before: str = "pass") -> subprocess.Popen:
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
     assert process.stdout.readline() == "held\n"
     return process
+
+
+def test_lock__ends_before_processes_that_a_pool_of_the_caller_has_forked_meanwhile(tmp_path):
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,), daemon=True)
+    with Store(tmp_path).locked():
+        child.start()
+    with Store(tmp_path).locked():
+        child.kill()
 
 
 def test_second_run_in_a_folder__is_refused_and_harmless(tiny, tmp_path, monkeypatch):

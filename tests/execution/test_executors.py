@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections import deque
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from unittest.mock import Mock
 
 import dask
@@ -207,6 +207,11 @@ def test_threads__tell_what_a_task_raised_and_stop_at_once_and_who_cancels_calls
     (cancelled := Future()).cancel()
     with open_executor(Mock(Executor, submit=lambda *_: cancelled)) as own, pytest.raises(CancelledError):
         drained(own, batches(1))
+    (lost := Future()).set_exception(BrokenExecutor("One has died."))
+    for submit in (Mock(side_effect=lost.exception()), lambda *_: lost):
+        told = pytest.raises(UserError, match=r"^\w+: One has died. Run again: finished batches are stored$")
+        with told, open_executor(Mock(Executor, submit=submit)) as own:
+            drained(own, batches(1))
 
 
 def numerical_threads() -> set[int]:

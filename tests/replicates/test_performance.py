@@ -248,8 +248,7 @@ def test_disagreement_of_values__is_that_of_the_maps_of_heads():
 
 
 def some_batches(n: int, seed: int = 0, n_queries: int = 1) -> list[Moments]:
-    rng = np.random.default_rng(seed)
-    errors = rng.normal(0.1, 1.0, (n, 16, 1, n_queries, 2)) * [1.0, 0.5]
+    errors = np.random.default_rng(seed).normal(0.1, 1.0, (n, 16, 1, n_queries, 2)) * [1.0, 0.5]
     products = errors[..., [0, 0, 1]] * errors[..., [0, 1, 1]]
     defined, target, none = np.ones(16, np.int64), np.zeros(n_queries), np.zeros(0, np.int64)
     return [

@@ -25,8 +25,7 @@ SURE = [4.0, 2.0, 1.0, 1.5, 5.0]  # least at the third level for certain
 
 def noisy(levels: list[dict], values, error: float) -> Estimates:
     n = len(levels)
-    blocks = np.random.default_rng(0).normal(size=(n, N_BLOCKS))
-    contributions = [own * error / np.linalg.norm(own) for own in blocks]
+    contributions = [own * error / np.linalg.norm(own) for own in np.random.default_rng(0).normal(size=(n, N_BLOCKS))]
     counts = np.full(n, N_BLOCKS), np.zeros(n), np.full(n, np.inf)
     return Estimates(levels, np.array(values, float), contributions, [(3, 256)] * n, *counts)
 

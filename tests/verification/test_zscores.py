@@ -180,8 +180,7 @@ def z_score(measured: Value, theory: Value) -> float:
     """Difference over its error, brought from the t distribution of its degrees of freedom to the normal one."""
     t = (measured.value - theory.value) / np.hypot(measured.error, theory.error)
     # Tails that underflow stay large and finite.
-    tail = max(stats.t.sf(abs(t), measured.n_blocks - 1), 1e-300)
-    return float(np.sign(t) * stats.norm.isf(tail))
+    return float(np.sign(t) * stats.norm.isf(max(stats.t.sf(abs(t), measured.n_blocks - 1), 1e-300)))
 
 
 def judge(z: NDArray[np.float64]) -> list[str]:

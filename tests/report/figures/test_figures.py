@@ -292,8 +292,7 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory_and_bandwidths_
 
 
 def test_nested_loop__has_a_step_or_a_gap_for_each_combination_in_the_order_of_the_grid(split):
-    drawing = draw(stated("nested_loop", grid="split", hue="bandwidth", y_scale="log"), "f", split)
-    axes, strip, stairs = drawing.axes
+    axes, strip, stairs = draw(stated("nested_loop", grid="split", hue="bandwidth", y_scale="log"), "f", split).axes
     assert strip.get_label() == STRIP and strip.get_xlim() == axes.get_xlim()
     empirical = [item for item in axes.patches if isinstance(item, StepPatch) and item.get_label() == "empirical"]
     assert len(empirical) == 2
