@@ -54,7 +54,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     Parameters
     ----------
     path
-        Folder of results, its ``results.nc``, or the name of a study in ``outputs`` (its quick profile).
+        Folder of results, its ``results.nc``, or the folder of a study or its name in ``outputs`` (its quick profile).
         ``xarray.open_datatree`` opens the file as well, and what it opens is taken too.
 
     Returns
@@ -76,7 +76,8 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     place = Path(path)
     if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # a folder of its design
         place = DEFAULT_OUTPUT / place / "quick"
-    place = place / RESULTS_FILE if os.path.isdir(place) else place
+    files = place / RESULTS_FILE, place / "quick" / RESULTS_FILE
+    place = next(filter(os.path.isfile, files), files[0]) if os.path.isdir(place) else place
     return checked(read_tree(place), place)
 
 
@@ -268,8 +269,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
             there = places >= 0
             for group, own_name, sources in _places(name, variable):
                 if group in nodes and own_name in nodes[group].data_vars:
-                    rows = np.searchsorted(kept, places[there])
-                    made[rows, sources] = nodes[group].variables[own_name].values[there]
+                    made[np.searchsorted(kept, places[there]), sources] = nodes[group].variables[own_name].values[there]
                     stored = True
         if stored:
             kind = int if counts else bool if variable.unit == "bool" else made.dtype

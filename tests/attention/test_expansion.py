@@ -55,8 +55,7 @@ def on_grid(cell, known):
     masses = [alone, k**8 / of(known.log_eighth), pairs, both**2 / of(known.log_fourth)]
     masses += [both * k[:, rows] / of(known.log_first), both * k[:, columns] / of(known.log_second)]
     tilted = pairs[:, rows == columns] * (gaps - known.tilt[..., None])
-    product = gaps[:, rows] * gaps[:, columns]
-    squares = pairs * (product - known.spread[..., None])
+    squares = pairs * (gaps[:, rows] * gaps[:, columns] - known.spread[..., None])
     of_m = alone * gaps, tilted, squares
     return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m)) @ CHANCES
 
