@@ -47,10 +47,9 @@ def assemble(
     """Return all measures of all cells, empirical and theoretical, and their details; ``tell`` counts cells."""
     theories: list[dict[str, Theory]] = []
     cells = [account.planned.cell for account in accounts]
-    predicted = predict([account.planned for account in accounts], theory_by_cell)
-    for _ in accounts:
+    for theory in predict([account.planned for account in accounts], theory_by_cell):
+        theories.append(theory)
         tell(len(theories))
-        theories.append(next(predicted))
     failed = np.array([len(account.failed) for account in accounts])
     looks = [[batches * account.batch_size for batches in account.looks] for account in accounts]
     arrays: dict[str, Any] = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from simstudy.design.answerable import Coordinates
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.verdicts.evidence import Array, Contrast
+from simstudy.verdicts.evidence import N_RANDOMISATIONS, Array, Contrast
 
 if TYPE_CHECKING:  # who judges numbers of their own need not wait for kernels
     from simstudy.execution.state import CellProgress
@@ -45,7 +45,7 @@ class Estimates:
     rounding: Any = GIVEN_ROUNDING
     lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
     # (randomisation, condition) Contributions of the random points of a control, which all streams have
-    randomisations: Array = field(default_factory=lambda: np.zeros((0, 1)))
+    randomisations: Array = field(default_factory=lambda: np.zeros((0, 1 << 30)))
     times: float = 1.0  # Multiple of the blocks for which errors are forecast
     one_look: float = 0.0  # Level of a claim if the number of blocks was fixed before the only look at them, else 0
     # (block, condition) 1 for an event, 0 for none, −1 where it is not counted: then one look is exact
@@ -68,7 +68,8 @@ class Estimates:
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
         counts = self.n_blocks[chosen].min(), self.degrees(chosen).min()
-        found = self.looked(contrast_of(value, influence, extra, *counts, rounding, unseen, self.times))
+        shared = ((self.randomisations[:, chosen] @ factors) ** 2).sum()
+        found = self.looked(contrast_of(value, influence, extra, *counts, rounding, unseen, self.times, shared))
         if self.events is None or sorted(factors) not in ([1.0], [-1.0, 1.0]):
             return found
         second = [chosen[factors.argmin()]] if len(chosen) == 2 else None
@@ -79,12 +80,12 @@ class Estimates:
         """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
         influence, values, degrees = self.placed(chosen), self.values[chosen], self.degrees(chosen)
         extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
-        rows, roundings = [], np.abs(self.values * self.rounding)[chosen]
+        rows, roundings, shared = [], np.abs(self.values * self.rounding)[chosen], self.randomisations[:, chosen]
         for i, value in enumerate(values):
             counts = np.minimum(n_blocks[i], n_blocks), np.minimum(degrees[i], degrees)
             apart, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
-            rounding = np.maximum(roundings[i], roundings)
-            rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen, self.times))
+            rounding, common = np.maximum(roundings[i], roundings), ((shared[:, [i]] - shared) ** 2).sum(axis=0)
+            rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen, self.times, common))
         found = Contrast(*(np.stack(np.broadcast_arrays(*column)) for column in zip(*rows, strict=True)))
         return self._counted(self.looked(found), chosen, chosen)
 
@@ -114,7 +115,7 @@ class Estimates:
         return [np.add.reduceat(each, np.arange(0, len(each), step)) for each, step in parts]
 
     def placed(self, chosen: list[int]) -> Array:
-        """Return contributions (row, condition) of blocks, rows of different streams apart, and of randomisations."""
+        """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
         shares, sizes = self._shares(chosen), defaultdict[Any, int](int)
         for j, own in zip(chosen, shares, strict=True):
             sizes[self.streams[j]] = max(sizes[self.streams[j]], len(own))
@@ -123,19 +124,19 @@ class Estimates:
         for column, (j, own) in enumerate(zip(chosen, shares, strict=True)):
             # A condition with fewer blocks contributes nothing to the further ones.
             rows[starts[self.streams[j]] : starts[self.streams[j]] + len(own), column] = own
-        of_all = np.broadcast_to(self.randomisations, (len(self.randomisations), len(self.values)))
-        return np.concatenate([rows, of_all[:, chosen]])
+        return rows
 
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
         """Return draws (draw, condition) of the estimates, by Gaussian multipliers that blocks fix."""
         drawn = np.tile(self.values[chosen], (count, 1))
-        common = np.random.default_rng(0).standard_normal((len(self.randomisations), count))
         for stream in sorted({self.streams[j] for j in chosen}):
             inside = [place for place, j in enumerate(chosen) if self.streams[j] == stream]
             shares = self.placed([chosen[place] for place in inside])
-            of_blocks = np.random.default_rng([0, *stream]).standard_normal((len(shares) - len(common), count))
-            drawn[:, inside] += np.concatenate([of_blocks, common]).T @ shares
-        return drawn + np.random.default_rng(1).standard_normal(drawn.shape) * self.remainders[chosen]
+            multipliers = np.random.default_rng([0, *stream]).standard_normal((len(shares), count))
+            drawn[:, inside] += multipliers.T @ shares
+        rng, points = np.random.default_rng(1), self.randomisations[:, chosen]
+        drawn += rng.standard_normal(drawn.shape) * self.remainders[chosen]
+        return drawn + rng.standard_normal((count, len(points))) @ points
 
 
 def contrast_of(
@@ -147,22 +148,27 @@ def contrast_of(
     rounding: Any = 0.0,
     unseen: Any = np.inf,
     times: float = 1.0,
+    shared: Any = 0.0,
 ) -> Contrast:
-    """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add.
+    """Return values with the errors that influence values (row, ...) give; ``extra`` and ``shared`` variance is added.
 
     With ``times`` as many blocks of the same skewness, each block holds a smaller share of the squared error.
     """
     squares = influence**2
     alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)
-    variance = squares.sum(axis=0) + (extra + np.square(rounding))
+    variance = squares.sum(axis=0) + (extra + shared + np.square(rounding))
     some = np.where(variance > 0.0, variance, 1.0)
     skewness = (squares * influence).sum(axis=0) / some**1.5 / np.sqrt(times)
     largest = squares.max(axis=0, initial=0.0) / some / times
     error = np.sqrt(variance)
     mcse, rounding = error * ~alike / np.sqrt(times), error * alike
     unseen = np.where(alike, unseen, np.inf) * times
-    concentration = (squares**2).sum(axis=0) / some**2 / times
-    return Contrast(value, mcse, n_blocks, degrees, skewness, largest, unseen, rounding, concentration=concentration)
+    # Few randomisations tell the shared part: degrees of freedom by Satterthwaite (1946), and fourth powers of normals.
+    common = shared / some
+    df = degrees / ((1.0 - common) ** 2 + common**2 * np.maximum(degrees, 1.0) / (N_RANDOMISATIONS - 1))
+    concentration = ((squares**2).sum(axis=0) / some**2 + 3.0 * common**2 / N_RANDOMISATIONS) / times
+    found = Contrast(value, mcse, n_blocks, degrees, skewness, largest, unseen, rounding, concentration=concentration)
+    return found._replace(df=df)
 
 
 def estimates_of(accounts: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:

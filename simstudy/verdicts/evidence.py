@@ -32,6 +32,8 @@ LARGEST_SHARE = 0.2
 """Share of the squared error that one of 64 blocks or more may hold for a normal law to be trusted."""
 SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
+N_RANDOMISATIONS = 16
+"""Of the random points of a control, which all cells share."""
 SKEWED = 0.89
 """Skewness of a mean times z³, z the normal quantile of the level, beyond which Student's tail is no longer trusted."""
 
@@ -59,6 +61,7 @@ class Contrast(NamedTuple):
     origin: Any = 0.0
     # Of a ratio: from a bound to numerator − bound·denominator in the sign of the denominator, from −∞ to that alone
     beyond: Any = np.nan
+    df: Any = np.inf  # Degrees of freedom of Student's t, if fewer: where randomisations have part of the error
 
     def moved(self, value: Any) -> "Contrast":
         """Return the contrast of another value with the same error: no longer a share or a difference of shares."""
@@ -121,7 +124,7 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
     sound = np.isfinite(value) & (degrees + 1 >= contrast.fewest) & ~np.isnan(t)
     t, n_blocks, degrees = (np.where(sound, each, other) for each, other in ((t, 0.0), (n_blocks, 1.0), (degrees, 1.0)))
     few, alone = contrast.few_decide, np.asarray(contrast.one_look) > 0.0
-    z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0)), degrees)
+    z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0)), np.minimum(degrees, contrast.df))
     with np.errstate(divide="ignore"):
         by_variance = np.where(t > 0.0, np.minimum(2.0 * _shares_spent(n_blocks) / t**2, 1.0), 1.0)
     found = np.where(alone, special.stdtr(degrees, -t), np.where(few, by_variance, anytime_p(z, n_blocks)))
@@ -210,7 +213,7 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
         below = above = np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level)
     else:
         score, skewness = anytime_score(level, n_blocks), float(contrast.skewness)
-        below, above = (students_of(score, sign * skewness, contrast.degrees) for sign in (1.0, -1.0))
+        below, above = (students_of(score, sign * skewness, min(contrast.degrees, contrast.df)) for sign in (1.0, -1.0))
     return float(value - below * error - exceptions), float(value + above * error + exceptions)
 
 

@@ -170,19 +170,11 @@ def tabled(
     verdicts, comparisons = [], []
     for name, judgement in judgements.items():
         claim, level, decisive = claims[name], judgement.level, judgement.decisive
-        verdicts.append(
-            _row(decisive, judgement.evidence, level, judgement.verdict != "undecided")
-            | {
-                "verdict": judgement.verdict,
-                "expected_verdict": claim.expected,
-                "statement": claim.statement,
-                "origin": claim.origin,
-                "these_draws": claim.these_draws,
-                "claimed_value": decisive.claimed,
-                "comparisons": len(judgement.comparisons),
-            }
-            | ({"standing_statistic": decisive.statistic, "draws": ""} | (about or {}).get(name, {}))
-        )
+        row = _row(decisive, judgement.evidence, level, judgement.verdict != "undecided")
+        row |= {field: getattr(claim, field) for field in ("statement", "origin", "these_draws")}
+        row |= {"verdict": judgement.verdict, "expected_verdict": claim.expected, "claimed_value": decisive.claimed}
+        row |= {"comparisons": len(judgement.comparisons), "standing_statistic": decisive.statistic, "draws": ""}
+        verdicts.append(row | (about or {}).get(name, {}))
         against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
         for each, adjusted in zip(judgement.comparisons, against, strict=True):
             evidence = each.evidence._replace(against=adjusted)

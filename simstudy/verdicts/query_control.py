@@ -22,6 +22,7 @@ from simstudy.design.settings.choices import GaussianQueries, KnownCombination
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function
+from simstudy.verdicts.evidence import N_RANDOMISATIONS
 
 Array = NDArray[np.float64]
 
@@ -30,7 +31,6 @@ CONTROLLED = (
     "correlation",
 )  # fmt: skip
 """Measures that are averages over queries."""
-N_RANDOMISATIONS = 16
 LOG2_FEWEST, LOG2_MOST = 6, 12
 """Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
 WORK = 3e6

@@ -142,8 +142,7 @@ def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_anoth
 
 @pytest.mark.parametrize("text", [BUDGETED, varied(BUDGETED, mse=10.0), varied(BUDGETED, **DRAWN)])
 def test_budget_that_is_spent_at_once__judges_the_first_batch(text, tmp_path, after, monkeypatch):
-    """Where several have ended, too, whose order in a set is any."""
-    monkeypatch.setattr("concurrent.futures.wait", lambda flying, *_: wait(flying))
+    monkeypatch.setattr("concurrent.futures.wait", lambda flying, *_: wait(flying))  # all, in a set of any order
     after(1)
     with pytest.warns(PrecisionWarning) as told:
         results = cells_of(simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial"))

@@ -153,9 +153,8 @@ def test_controlled_estimates__agree_with_many_draws_and_vary_less():
         parts = [np.linalg.norm(part[name]) for part in (controlled.contribution, controlled.randomisation)]
         assert controlled.mcse[name] == pytest.approx(np.hypot(*parts)) and parts[1] < query_control.COUNTS * parts[0]
     assert gain(few, controlled)["mse"] > 5
-    same = estimates_from([{}] * 2, [(1, 16)] * 2, [controlled] * 2, "mse")
-    assert same.combine({0: 1.0}).mcse == pytest.approx(controlled.mcse["mse"])
-    assert same.combine({0: 1.0, 1: -1.0}).mcse == 0.0
+    combine = estimates_from([{}] * 2, [(1, 16)] * 2, [controlled] * 2, "mse").combine
+    assert combine({0: 1.0}).mcse == pytest.approx(controlled.mcse["mse"]) and combine({0: 1.0, 1: -1.0}).mcse == 0.0
     # Functions of averages are left as they are.
     assert controlled.estimate["effective_heads"] == few.estimate["effective_heads"]
     looked = QueryControl()
