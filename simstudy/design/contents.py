@@ -150,9 +150,8 @@ class OwnFiles:
     """
 
     def __init__(self, folder: Path, trust: Iterable[str | Path], shipped: bool, functions: str | None = None) -> None:
-        named = [trust] if isinstance(trust, str | Path) else trust
-        named = [*named, *(sorted(folder.glob("*.py")) if shipped else ())]
-        self._trusted = {_text(Path(path), f"--trust {path}") for path in named}
+        named, own = [trust] if isinstance(trust, str | Path) else trust, folder.glob("*.py") if shipped else ()
+        self._trusted = {_text(Path(path), f"--trust {path}") for path in (*named, *sorted(own))}
         self._text = functools.cache(_text)
         self.folder, self._trial, self._functions = folder, not shipped, functions
         self._seconds = defaultdict[Any, float](float)

@@ -162,8 +162,7 @@ class Grid(Record):
         if not self.domain:
             return "at these settings"
         laws = ", ".join(f"{setting} {law.words}" for setting, law in self.domain.items())
-        how = "in each of" if holds == "everywhere" else "on average over"
-        return f"{how} {self.cells} settings drawn with {laws}"
+        return f"{'in each of' if holds == 'everywhere' else 'on average over'} {self.cells} settings drawn with {laws}"
 
 
 class OwnMeasureText(Record):

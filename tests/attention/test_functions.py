@@ -221,6 +221,7 @@ def n_failed(x):
     (lambda x: {"estimate": "nothing"}, "odd gives estimate as text of shape ..; give real numbers"),
     ({"measures": [fragile], "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*fragile raises"),
     ({"methods": {"odd": lambda x: {"reject": x[:, 0]}}, "measures": ["rejection_rate"]}, "reject beyond 0 and 1"),
+    ({"methods": {"odd": lambda x: {"se": x[:, 0]}}, "measures": ["model_se"]}, "se below 0; give standard errors"),
     ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType of shape ..; give real"),
     ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
     ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),

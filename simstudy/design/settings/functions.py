@@ -376,6 +376,8 @@ class Functions(OwnCode):
                 given = [self.real(f"{function} gives {each} as", known[each]) for each in needs]
                 if needs == ("reject",) and (np.abs(given[0] - 0.5) > 0.5).any():
                     self.refuse(f"{function} gives reject beyond 0 and 1; give truth values or probabilities")
+                if needs == ("se",) and (given[0] < 0.0).any():
+                    self.refuse(f"{function} gives se below 0; give standard errors, NaN where there is none")
                 numbers[name] = measure(*given)
             numbers[name] = self.real(f"{function} gives {name} as", numbers[name], shape, _COMPONENTS)
         return numbers
