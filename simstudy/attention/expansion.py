@@ -301,8 +301,7 @@ def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mas
     """The control variate: plain replicates less their averages over a key that is left out, and so for their terms."""
     n = cell.data.n_keys  # device arrays know no ellipsis
     last = inputs.keys[:, :, :, n - 1 : n], inputs.values[:, n - 1 : n]
-    given = means, gram, log_mass, inputs.queries, *last
-    there = (to_host(each)[0] if is_on_gpu(each) else each for each in given)
+    there = (to_host(x)[0] if is_on_gpu(x) else x for x in (means, gram, log_mass, inputs.queries, *last))
     means, gram, log_mass, queries, key, value = (np.asarray(each, np.float64) for each in there)
     rows, columns = pairs_of(means.shape[2])
     logits = np.einsum("rhk,qhk->rqh", key[..., 0], queries) / cell.bandwidth**2

@@ -50,7 +50,7 @@ def evaluated(choice: Record, cell: Cell, shared: SharedData) -> Members:
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
     """Return diversity indices and statistics of each replicate by itself, (replicate, statistic)."""
     known, means, gram = dict(members.statistics), members.means, members.gram
-    if len(target):
+    if target.size:
         known["direct_mse"] = mean_squares(means, gram, target)
         if gram is None and means.shape[1] > 2 and means.shape[2] > 1:
             known["query_correlation"] = correlations_over_queries(means).mean(axis=-1)

@@ -28,11 +28,12 @@ _SMALL = 1 << 14
 
 def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
     real = np.dtype(cell.simulation.dtype)
-    rows, points = len(query) if query.ndim == 4 else 1, points - heads.key_offset(cell)
-    turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
+    turned = (points - heads.key_offset(cell)).swapaxes(-1, -2).astype(real)
+    sets = query.shape[:-3] or turned.shape[:-2]
+    turned = np.ascontiguousarray(np.broadcast_to(turned, (*(sets or (1,)), *turned.shape[-2:])))
     # As kernels read them: queries and columns of projections side by side.
     queries = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
-    return key.swapaxes(-1, -2).astype(real, "C").swapaxes(-1, -2), queries if query.ndim == 4 else queries[0], indices
+    return key.swapaxes(-1, -2).astype(real, "C").swapaxes(-1, -2), queries if sets else queries[0], indices
 
 
 def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
@@ -41,7 +42,7 @@ def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
 
     def kept(cell: Cell, *given: bool) -> Prepared:
         numbers = cell.heads.n_heads * cell.heads.head_dim * (cell.data.n_features + cell.n_queries)
-        return (small if numbers <= _SMALL else large)(cell, *given)
+        return (small if cell.geometry[1] * numbers <= _SMALL else large)(cell, *given)
 
     return kept
 
@@ -50,7 +51,8 @@ def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
 def _fixed_heads(cell: Cell) -> Prepared:
     """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
     key, query = projections_of(cell)
-    return key, query, diversity_indices(key, cell.bandwidth)[None]
+    sets = key if key.ndim == 4 else key[None]  # each by itself, as all together have other bits
+    return key, query, np.stack([diversity_indices(each, cell.bandwidth) for each in sets])
 
 
 @_kept
@@ -59,8 +61,8 @@ def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
     key, query, indices = _fixed_heads(cell if "heads" in cell.population else cell.in_batch(0))
     if (span := span_of(cell)) is None:
         return _prepare(cell, heads.query_points(cell), key, query, indices)
-    real = cell.simulation.dtype
-    return span.slopes.astype(real), np.repeat(np.eye(cell.n_queries, dtype=real)[:, None], len(key), axis=1), indices
+    one = np.eye(cell.n_queries, dtype=cell.simulation.dtype)[:, None]
+    return span.slopes.astype(one.dtype), np.repeat(one, cell.heads.n_heads, axis=1), indices
 
 
 @evaluated.register
@@ -71,6 +73,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         key, queries, indices = _prepare(cell, heads.query_points(cell), *own)
     else:
         key, queries, indices = _fixed(cell, on_cuda())
+        indices = np.repeat(indices, shared.count // len(indices), axis=0) if len(indices) > 1 else indices
     inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
     means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, cell.controlled, cell.visible)
     statistics = {}
@@ -97,8 +100,7 @@ def _discrepancy(cell: Cell, shared: SharedData, projections: np.ndarray, means:
     """Relative root mean square difference over queries from the reference computation: (replicate,)."""
     keys, values = np.asarray(shared.projected(cell, projections)), shared.values(cell)
     combination, temperature = np.array(cell.weights), cell.bandwidth**2
-    key, query = projections_of(cell)
-    points = heads.query_points(cell)
+    (key, query), points = projections_of(cell), heads.query_points(cell)
     if cell.estimator.reference == "attention":
         queries = np.einsum("qj,hjk->qhk", points, query)[None]
         found = attention(queries, keys, values, temperature, cell.visible) @ combination

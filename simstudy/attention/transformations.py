@@ -48,9 +48,8 @@ def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
     """Return the inputs of one head whose logits are the ``sum`` or ``mean`` of those of all heads."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
     root = inputs.keys.dtype.type(1.0 if logits == "sum" else np.sqrt(1.0 / n_heads))
-    keys = (root * inputs.keys).reshape(n_replicates, 1, -1, n_keys)
     queries = (root * inputs.queries).reshape(*inputs.queries.shape[:-2], 1, -1)
-    return inputs._replace(keys=keys, queries=queries)
+    return inputs._replace(keys=(root * inputs.keys).reshape(n_replicates, 1, -1, n_keys), queries=queries)
 
 
 def compressions(keys: np.ndarray, queries: np.ndarray, rank: int, method: str) -> tuple[np.ndarray, np.ndarray]:

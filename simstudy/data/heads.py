@@ -16,7 +16,7 @@ from simstudy.design.settings.choices import GaussianQueries, GivenQueries, Held
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Return W_h (H, d, p), or (count, H, d, p) of redrawn heads, divided by the factors on their bandwidths."""
+    """Return W_h ([draw,] H, d, p), or (count, H, d, p) of redrawn heads, divided by the factors on bandwidths."""
     if cell.heads.redrawn:
         return _divided(cell, _directions(cell, first, count))
     return _fixed(cell if "heads" in cell.population else cell.in_batch(0))
@@ -77,11 +77,12 @@ def key_offset(cell: Cell) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)  # each batch asks several times
 def query_points(cell: Cell) -> np.ndarray:
-    """Query points (Q, d), fixed over the replicates of a batch and, for one seed, over the cells of a study."""
+    """Query points ([draw,] Q, d), fixed over replicates of a batch and, for one seed, over the cells of a study."""
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
-        geometry = cell.geometry if "queries" in cell.population else 0
-        found = queries.scale * normals(_stream(cell), Role.QUERIES, geometry, 1, queries.count, d)[0].T
+        first, count = cell.geometry if "queries" in cell.population else (0, 1)
+        z = normals(_stream(cell), Role.QUERIES, first, count, queries.count, d)
+        found = queries.scale * (z if count > 1 else z[0]).swapaxes(-1, -2)
     elif isinstance(queries, HeldOutQueries):
         found = cell.rows.points[: queries.count]
     else:
@@ -99,14 +100,14 @@ def _stream(cell: Cell, draw: int = 0) -> str:
 def _random_matrices(
     cell: Cell, role: Role, first: int = 0, count: int = 1, shape: tuple[int, int] | None = None
 ) -> np.ndarray:
-    """Independent standard normals ([replicate,] head, row, column), of replicates where heads are redrawn."""
-    stream, n_heads, one = _stream(cell, cell.heads.head_seed), cell.heads.n_heads, shape or not cell.heads.redrawn
-    if one:
-        first, count = (cell.geometry if "heads" in cell.population else 0), 1
+    """Independent standard normals ([replicate or draw,] head, row, column), of replicates where heads are redrawn."""
+    stream, n_heads, once = _stream(cell, cell.heads.head_seed), cell.heads.n_heads, shape or not cell.heads.redrawn
+    if once:
+        first, count = cell.geometry if "heads" in cell.population else (0, 1)
     n_rows, n_columns = shape or (cell.data.n_features, cell.heads.head_dim)
     z = normals(stream, role, first, count, n_rows, n_heads * n_columns)
     z = z.reshape(-1, n_heads, n_columns, n_rows).swapaxes(-1, -2)
-    return z[0] if one else z
+    return z[0] if once and count == 1 else z
 
 
 def _orthonormal(matrices: np.ndarray) -> np.ndarray:

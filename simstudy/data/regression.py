@@ -19,11 +19,11 @@ from simstudy.kernels.elementary import wave
 
 
 def at_queries(cell: Cell) -> np.ndarray:
-    """Values m(x_q) at the query points of a cell: (Q,)."""
+    """Values m(x_q) at the query points of a cell: ([draw,] Q)."""
     points = query_points(cell)
     if isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return cell.rows.targets[: len(points)]
-    return evaluate(cell.data.regression, np.ascontiguousarray(points.T[None]))[0]
+    return evaluate(cell.data.regression, np.ascontiguousarray(points.swapaxes(-1, -2)))
 
 
 def at_rows(cell: Cell) -> np.ndarray:

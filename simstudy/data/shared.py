@@ -52,7 +52,7 @@ class SharedData:
         n, span = cell.data.n_keys, span_of(cell)
         if span is None or not span.directions.size:
             return self.keys(n)
-        keys, features = self.keys(n, span.directions.shape[1]), span.features
+        keys, features = self.keys(n, span.directions.shape[-1]), span.features
         return self.once(("seen", n, *_coordinates(cell)), lambda: np.asarray(project(keys, features))[:, 0])
 
     def values(self, cell: Cell) -> np.ndarray:

@@ -19,9 +19,9 @@ from simstudy.design.settings.choices import AutoregressiveKeys, GaussianKeys, K
 class Span(NamedTuple):
     """Slopes of logits where queries are absorbed, of keys; or of coordinates of keys, in the basis B of directions."""
 
-    slopes: Array  # (head, feature or coordinate, query)
-    features: Array  # (1, coordinate, feature): the first ones, which the target and the noise see
-    directions: Array  # (feature, coordinate) R'V, whose basis B is; no coordinate where keys are drawn whole
+    slopes: Array  # ([draw,] head, feature or coordinate, query)
+    features: Array  # ([draw,] 1, coordinate, feature): the first ones, which the target and the noise see
+    directions: Array  # ([draw,] feature, coordinate) R'V, whose basis B is; no coordinate where keys are drawn whole
 
 
 def n_coordinates(cell: Cell) -> int | None:
@@ -33,8 +33,7 @@ def n_coordinates(cell: Cell) -> int | None:
     if not (few and whole) or estimator.combination.kind in ("product", "fitted"):
         return None
     known = directions_of(cell.data)
-    elliptical = isinstance(cell.data.key_distribution, GaussianKeys | StudentKeys | AutoregressiveKeys)
-    if not (known and elliptical):
+    if not (known and isinstance(cell.data.key_distribution, GaussianKeys | StudentKeys | AutoregressiveKeys)):
         return 0
     n = n_heads * cell.n_queries + known[0].shape[1]
     return n if n < min(d, n_heads * p) else 0
@@ -46,16 +45,18 @@ def span_of(cell: Cell) -> Span | None:
     keys, d, n_slopes = cell.data.key_distribution, cell.data.n_features, cell.heads.n_heads * cell.n_queries
     if (n := n_coordinates(cell)) is None:
         return None
-    images = heads.query_points(cell) @ heads.query_projections(cell)
-    slopes = heads.key_projections(cell) @ images.swapaxes(1, 2)
+    images = heads.query_points(cell)[..., None, :, :] @ heads.query_projections(cell)
+    slopes = heads.key_projections(cell) @ images.swapaxes(-1, -2)
     if not n:
         return Span(slopes, np.empty((1, 0, 0)), np.empty((d, 0)))
-    directions = np.concatenate([*slopes, np.eye(d, n - n_slopes)], axis=1)
+    first = np.broadcast_to(np.eye(d, n - n_slopes), (*slopes.shape[:-3], d, n - n_slopes))
+    directions = np.concatenate([*np.moveaxis(slopes, -3, 0), first], axis=-1)
     directions = directions if (root := root_of(keys, d)) is None else root.T @ directions
     factor = np.asarray(np.linalg.qr(directions, mode="r"))  # populations have new ones in each batch
-    factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
-    slopes, features = np.split(factor, [n_slopes], axis=1)
-    return Span(slopes.reshape(n, cell.heads.n_heads, -1).swapaxes(0, 1), features[None], directions)
+    factor *= np.where(np.diagonal(factor, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)[..., None]
+    slopes, features = np.split(factor, [n_slopes], axis=-1)
+    slopes = slopes.reshape(*first.shape[:-2], n, cell.heads.n_heads, -1).swapaxes(-2, -3)
+    return Span(slopes, features[..., None, :, :], directions)
 
 
 @functools.lru_cache(maxsize=32)
@@ -81,8 +82,7 @@ def directions_of(data: Data) -> tuple[Array, ...]:
     factors[3 + 2 * len(j) :, 3:] = (m.amplitudes * [np.cos(m.phases), -np.sin(m.phases)]).T
     used = directions.any(axis=1) & factors[:, 1:].any(axis=1) | (factors[:, 3] != 0.0)
     used[0] = True  # arrays on a GPU are not empty
-    last = np.flatnonzero(directions.any(axis=0)).max(initial=0)
-    return directions[used, : last + 1].T[None], factors[used]
+    return directions[used, : np.flatnonzero(directions.any(axis=0)).max(initial=0) + 1].T[None], factors[used]
 
 
 def root_of(keys: Keys, d: int) -> Array | None:

@@ -22,8 +22,7 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
     """Return keys X (R, d, n), or uncorrelated coordinates of them; independent normals for a GPU `Drawn`."""
     keys, dtype, rows = cell.data.key_distribution, cell.simulation.dtype, (first, count, cell.data.n_keys)
     if isinstance(keys, choices.FileKeys):
-        table = cell.rows.keys.T.astype(dtype)
-        return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
+        return cell.rows.keys.T.astype(dtype)[:, draw_rows(cell, first, count)].swapaxes(0, 1)
     n_features, structure = n_coordinates or cell.data.n_features, getattr(keys, "structure", "")
     if structure == "identity" or (structure and n_coordinates):
         return (draw if on_cuda() else normals)(cell.data_id, Role.KEYS, *rows, n_features, dtype)
@@ -72,7 +71,7 @@ def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     drawn = _any_rows(size, (cell.data_id, Role.KEYS, first, count, n, 1))
     if "rows" not in cell.population:
         return drawn
-    return _any_rows(size, (cell.data_id, Role.OUTER_BOOTSTRAP, cell.geometry, 1, size, 1))[0, drawn]
+    return _any_rows(size, (cell.data_id, Role.OUTER_BOOTSTRAP, cell.geometry[0], 1, size, 1))[0, drawn]
 
 
 def _any_rows(size: int, address: tuple) -> np.ndarray:

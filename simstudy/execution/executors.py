@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
+from itertools import groupby
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,9 +25,9 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError, require_extra
 from simstudy.execution.provenance import engine
-from simstudy.replicates.batch import PIECE_BYTES, replicate_bytes, simulate_batch
+from simstudy.replicates.batch import PIECE_BYTES, draws_at_once, replicate_bytes, simulate_batch
 from simstudy.replicates.moments import Draw, Moments
-from simstudy.replicates.population import draw_of
+from simstudy.replicates.population import draws_of
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
@@ -223,14 +224,15 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | 
         return Unlike(here, platform.node(), dask.get_worker().address if dask else "")
     threadpool_limits(1)  # of a worker as long as it lives, whoever started it
     outcomes = []
-    for task in tasks:
-        start = time.thread_time()
-        # Of a population each batch tells little, unless what is taken off as control depends on all of them.
-        batches = [
-            draw_of(cell, task.batch, moments) if cell.population and not cell.controlled else moments
-            for cell, moments in zip(task.cells, simulate_batch(task.cells, task.batch, device), strict=True)
-        ]
-        outcomes.append(Outcome(batches, _process(), time.thread_time() - start, _peak_MiB()))
+    for (cells, _), alike in groupby(enumerate(tasks), lambda pair: (pair[1].cells, pair[1].batch - pair[0])):
+        numbers, step = [task.batch for _, task in alike], min(draws_at_once(cell, device) for cell in cells)
+        for some in (numbers[place : place + step] for place in range(0, len(numbers), step)):
+            start = time.thread_time()
+            found = zip(cells, simulate_batch(cells, some[0], device, len(some)), strict=True)
+            # Of a population each batch tells little, unless what is taken off as control depends on all of them.
+            told = [draws_of(cell, x, some[0]) if cell.population and not cell.controlled else [x] for cell, x in found]
+            used = _process(), (time.thread_time() - start) / len(some), _peak_MiB()
+            outcomes += [Outcome(list(batches), *used) for batches in zip(*told, strict=True)]
     return outcomes
 
 

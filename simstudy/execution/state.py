@@ -93,10 +93,9 @@ class CellProgress:
     def status(self) -> CellStatus:
         """Where the cell stands, as of the last look."""
         names, worst = ("identity", "batch_size", "target", "expected", "cut"), self.shortfall
-        furthest = {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")} if worst else {}
         return CellStatus(
             **{name: getattr(self, name) for name in names},
-            **furthest,
+            **({name: getattr(worst, name) for name in ("measure", "mcse", "wanted")} if worst else {}),
             stored=self.target - self.missing,
             finished=self.finished and not self.cut,
             reached=self.finished and self.reached,

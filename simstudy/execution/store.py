@@ -399,8 +399,7 @@ class Store:
                     text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
                     variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
                 # The lock is held: netCDF is not safe for threads.
-                place = NetCDF4DataStore(target, group=node.path, mode="a", lock=False)
-                part.dump_to_store(place, writer=later)
+                part.dump_to_store(NetCDF4DataStore(target, group=node.path, mode="a", lock=False), writer=later)
             for source, variable in writes:
                 variable[...] = source
             content = bytes(target.close())

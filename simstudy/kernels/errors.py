@@ -9,6 +9,7 @@ from simstudy.kernels.devices import gpu_kernels, is_on_gpu, to_host
 from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
+# Targets are (q,), or (s, q) of as many successive replicates each.
 
 _NO_GRAM = np.empty((0, 0, 0, 0))
 
@@ -23,9 +24,9 @@ def add_errors(
         product_sums += products
         return defined
     defined = np.empty(len(means), np.bool_)
-    added = _NO_GRAM if gram is None else writable(gram, float)
     sums = _in_rows(error_sums, product_sums)
-    _add_errors(writable(means, float), target, added, *_memory(*(each.shape[1:] for each in sums)), *sums, defined)
+    given = writable(means, float), np.atleast_2d(target), _NO_GRAM if gram is None else writable(gram, float)
+    _add_errors(*given, *_memory(*(each.shape[1:] for each in sums)), *sums, defined)
     return defined
 
 
@@ -47,7 +48,7 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
     if is_on_gpu(gram):
         return to_host(gpu_kernels().mean_squares(means, gram, target))[0]
     found = np.empty(len(means))
-    _mean_squares(writable(means, float), target, found)
+    _mean_squares(writable(means, float), np.atleast_2d(target), found)
     return found if gram is None else found + mean_variances(means, gram)
 
 
@@ -66,8 +67,7 @@ def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
     products = (centred[..., :, None] * centred[..., None, :]).sum(axis=1)
     sizes = np.sqrt(np.diagonal(products, axis1=1, axis2=2))
     with np.errstate(invalid="ignore"):
-        correlations = products / (sizes[:, :, None] * sizes[:, None, :])
-    return correlations[:, ~np.eye(numbers.shape[2], dtype=bool)]
+        return (products / (sizes[:, :, None] * sizes[:, None, :]))[:, ~np.eye(numbers.shape[2], dtype=bool)]
 
 
 class PairSums(NamedTuple):
@@ -122,15 +122,15 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
 
 @kernel
 def _mean_squares(means, target, found):
-    # found[r] = mean_q (mean_h means[r, q, h] - target[q])^2
+    # found[r] = mean_q (mean_h means[r, q, h] - target[q])^2, with the target of the group of r
     n_queries, n_heads = means.shape[1:]
     for r in range(len(means)):
-        squares = 0.0
+        squares, own = 0.0, target[r * len(target) // len(means)]
         for q in range(n_queries):
             total = 0.0
             for h in range(n_heads):
                 total += means[r, q, h]
-            squares += (total / n_heads - target[q]) ** 2
+            squares += (total / n_heads - own[q]) ** 2
         found[r] = squares / n_queries
 
 
@@ -152,13 +152,12 @@ def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 @exact_kernel
 def _add_errors(means, target, gram, errors, products, error_sums, product_sums, defined):
     # errors[0, (q, h)] = means[r, q, h] - target[q] and products[0, (q, k)] = errors[0, (q, h)] errors[0, (q, g)] +
-    # gram[r, q, h, g]; errors[1] and products[1] are the sums of one block.  All queries
-    # stand in one row, as short ones take longer.
+    # gram[r, q, h, g]; errors[1] and products[1] are the sums of one block.  Rows of one query would take longer.
     length = len(means) // max(1, len(error_sums))
     for b in range(len(error_sums)):
-        errors[1], products[1] = 0, 0
+        errors[1], products[1], own = 0, 0, target[b * len(target) // len(error_sums)]
         for r in range(b * length, (b + 1) * length):
-            _multiply_errors(means[r], target, gram[r : r + 1], errors[0], products[0])
+            _multiply_errors(means[r], own, gram[r : r + 1], errors[0], products[0])
             defined[r] = _finite(products[0])
             if defined[r]:
                 _add(errors[0], errors[1])

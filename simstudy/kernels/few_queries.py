@@ -146,7 +146,7 @@ def _moments_by(exp2):
         # logs[r, q, h] = ln sum_i K_hi, W_h in units that do not depend on the keys
         n_heads, n_queries, row = keys.shape[1], queries.shape[3], memory.rows[0]
         for r in range(len(keys)):
-            points = queries[r if len(queries) > 1 else 0]
+            points = queries[r * len(queries) // len(keys)]
             largest = largest_of(variances[r])
             for h in range(n_heads):
                 slopes, limits, near = memory.slopes[h], memory.limits[h], memory.near[h]

@@ -212,7 +212,7 @@ def _moments_by(exp2):
         row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
         sums, products = memory.lane_sums, memory.totals
         for r in range(n_replicates):
-            points = queries[r if len(queries) > 1 else 0]
+            points = queries[r * len(queries) // len(keys)]
             largest = largest_of(variances[r])
             for h in range(n_heads):
                 set_shifts(keys[r, h], points[h], scale, row, centres[h], memory.slopes[h], limits[h], near[h])

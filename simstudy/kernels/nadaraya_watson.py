@@ -30,7 +30,7 @@ def nw_moments(
     """Return estimates (R, Q, H), their covariance given the keys, and logarithms of sums of kernels (R, Q, H).
 
     Of keys (R, H, p, n), whose precision is that of the computation, values (R, n), variances (R, n) or None, queries
-    (Q, H, p) or (R, Q, H, p), a bandwidth b > 0 and logits −|·|²/(2b²) or (·)/b².  The covariance (R, Q, H, H) is None
+    (Q, H, p) or (G, Q, H, p), a bandwidth b > 0 and logits −|·|²/(2b²) or (·)/b².  The covariance (R, Q, H, H) is None
     without variances, the logarithm if not asked for.  Of ``visible`` (Q, n) each query sees the keys that are true, as
     if there were no others.  All are NaN where a key is NaN or no logit is finite.  The bits
     for one replicate do not depend on the others.
@@ -54,7 +54,7 @@ def nw_moments(
 
 
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
-    """Project the keys (R, d, n) by heads (H, d, p) or (R, H, d, p), to (R, H, p, n), in the precision of the keys.
+    """Project keys (R, d, n) by heads (H, d, p), or (G, H, d, p) of equal parts, to (R, H, p, n), in their precision.
 
     One product of NumPy for each replicate: its bits depend on the library, which is part of the identity of what
     computes, and on the number of its threads, which is one wherever batches are computed.
@@ -64,5 +64,6 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     n_heads, n_features, head_dim = projections.shape[-3:]
     rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, n_heads * head_dim, n_features)
     projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)
-    np.matmul(rows, keys, out=projected.reshape(len(keys), n_heads * head_dim, keys.shape[2]))
+    groups = len(rows), len(keys) // len(rows)
+    np.matmul(rows[:, None], keys.reshape(*groups, *keys.shape[1:]), out=projected.reshape(*groups, -1, keys.shape[2]))
     return projected

@@ -141,8 +141,7 @@ GROWTH = 4
 def first_target(precision: Precision, batch_size: int, *, population: bool = False) -> int:
     """Return the batches before the first look: the floor, and enough for an MCSE, but no more than the ceiling."""
     floor = -(-precision.min_replicates // batch_size)
-    least = MIN_BLOCKS if population else MIN_BATCHES
-    return min(max(floor, least), -(-precision.max_replicates // batch_size))
+    return min(max(floor, MIN_BLOCKS if population else MIN_BATCHES), -(-precision.max_replicates // batch_size))
 
 
 class Shortfall(NamedTuple):

@@ -62,14 +62,25 @@ def _piece_length(cell: Cell, size: int) -> int:
     return min(max(1, cell.simulation.batch_size // N_BLOCKS), max(1, size // replicate_bytes(cell)))
 
 
-def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
-    """Return the moments of one batch for each of some cells with equal `shares_data`."""
-    drawn = [cell.in_batch(batch) for cell in cells]
+def draws_at_once(cell: Cell, device: str) -> int:
+    """Draws of a population that are computed together, where each takes less than the calls from Python; else 1."""
+    estimator, heads, size = cell.estimator, cell.heads, cell.simulation.batch_size
+    alone = device == "cuda" or cell.controlled or heads.redrawn or cell.own or cell.file_rows
+    chosen = estimator.plain, estimator.learner.kind, estimator.reference, estimator.combination.kind == "fitted"
+    if alone or "queries" not in cell.population or chosen != (True, "nadaraya_watson", "none", False):
+        return 1
+    of_head = heads.head_dim * (cell.data.n_features + size * cell.n_queries)
+    return max(1, CACHE_BYTES // (size * replicate_bytes(cell) + 8 * heads.n_heads * of_head))
+
+
+def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", count: int = 1) -> list[Moments]:
+    """Return the moments of one batch, or so many draws, for each of some cells with equal `shares_data`."""
+    drawn = [cell.in_batch(batch, count) for cell in cells]
     largest = max(drawn, key=lambda cell: cell.data.n_keys)
     with computing_on(device):
         found = [no_moments(cell) for cell in drawn]
-        for blocks, first, count in pieces(largest, batch, device):
-            shared = SharedData(largest, first, count)
+        for blocks, first, length in pieces(largest, batch, device):
+            shared = SharedData(largest, first, length)
             found = [_add(cell, moments, shared, blocks) for cell, moments in zip(drawn, found, strict=True)]
     return found
 
@@ -77,7 +88,7 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
 def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, int]]:
     """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
     size, per_block = cell.simulation.batch_size, max(1, cell.simulation.batch_size // N_BLOCKS)
-    n_blocks = size // per_block  # the last blocks of a short batch are empty
+    n_blocks = size // per_block * cell.geometry[1]  # the last blocks of a short batch are empty
     together_bytes, alone_bytes = _limits(cell, device)
     together = max(1, together_bytes // (replicate_bytes(cell) * per_block))
     length = together * per_block if together > 1 else _piece_length(cell, alone_bytes)
@@ -91,7 +102,9 @@ def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, in
 def no_moments(cell: Cell) -> Moments:
     """Return the moments of a cell before its first replicate."""
     n_statistics = len(GEOMETRIC_INDICES) + len(cell.statistics)
-    return empty(N_BLOCKS, at_queries(cell)[: cell.n_queries], cell.n_members, n_statistics, controlled=cell.controlled)
+    target = at_queries(cell)[..., : cell.n_queries]
+    n_blocks = N_BLOCKS if target.ndim == 1 else len(target) * min(N_BLOCKS, cell.simulation.batch_size)
+    return empty(n_blocks, target, cell.n_members, n_statistics, controlled=cell.controlled)
 
 
 def _add(cell: Cell, moments: Moments, shared: SharedData, blocks: range) -> Moments:

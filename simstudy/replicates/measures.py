@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.attention.combinations import Combine
+from simstudy.attention.members import pairs_of
 from simstudy.design.settings.cell import ATTENDED
 from simstudy.kernels.errors import PairSums, sums_over_pairs
 from simstudy.replicates.moments import Array
@@ -66,7 +67,7 @@ def mirrored(pairs: Array) -> Array:
     """Return symmetric matrices (..., head, head) from their pairs h ≤ g, (..., pair)."""
     n_heads = int((2 * pairs.shape[-1]) ** 0.5)
     place = np.zeros((n_heads, n_heads), int)
-    place[np.triu_indices(n_heads)] = range(pairs.shape[-1])
+    place[pairs_of(n_heads)] = range(pairs.shape[-1])
     return pairs[..., np.maximum(place, place.T)]
 
 
@@ -78,9 +79,8 @@ def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[s
     values = measures_of(average, combine, names)
     weights = values["combination_weight"]
     outer = weights[:, :, None] * weights[:, None] * overlap
-    rows, columns = np.triu_indices(n_heads)
-    packed = outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
-    second = (products @ packed[:, :, None])[..., 0]
+    rows, columns = pairs_of(n_heads)
+    second = (products @ (outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))[:, :, None])[..., 0]
     of_bias = np.einsum("cqh,cqh->cq", bias @ outer, bias)
     squared_bias = of_bias + _of_excess(weights[:, None], bias * target[..., None], target**2)
     of_covariance = (pairs.variance / n_heads, _over_pairs(pairs.covariance, n_heads))

@@ -23,7 +23,7 @@ class Moments(NamedTuple):
     product_sum: Array  # (block, query, pair) Of P_hg
     statistic_sum: Array  # (block, statistic) Of geometric diversity indices, and after them statistics of the cell
     control_sum: Array  # (block, query, head + pair) Of what may be taken off errors and products; 0 without a control
-    target: Array  # (query,) m(x_q), the same in every batch of the cell
+    target: Array  # ([draw,] query) m(x_q), the same in every batch of a cell without a population
     failed: NDArray[np.int64]  # (n_failed,) Replicates without a defined estimate, which entered no sum
 
 
@@ -37,9 +37,8 @@ class Draw(NamedTuple):
 
 def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, controlled: bool = False) -> Moments:
     """Return the moments of no replicate."""
-    n_queries, n_pairs = len(target), n_heads * (n_heads + 1) // 2
-    of_control = n_queries, (n_heads + n_pairs) * controlled
-    shapes = (n_queries, n_heads), (n_queries, n_pairs), (n_statistics,), of_control
+    n_queries, n_pairs = target.shape[-1], n_heads * (n_heads + 1) // 2
+    shapes = (n_queries, n_heads), (n_queries, n_pairs), (n_statistics,), (n_queries, (n_heads + n_pairs) * controlled)
     sums = (np.zeros((n_blocks, *shape)) for shape in shapes)
     return Moments._make([np.zeros(n_blocks, np.int64), *sums, target, np.zeros(0, np.int64)])
 
@@ -60,8 +59,6 @@ ROUNDINGS = 16.0
 def controlled(blocks: Moments) -> tuple[Moments, str]:
     """Return the moments less their control, unless that does not average to 0, and the name of the estimator."""
     taken = blocks.control_sum
-    if not taken.size:
-        return blocks, PLAIN
     bare = blocks._replace(control_sum=taken[..., :0])
     if not taken.any():
         return bare, PLAIN
@@ -73,8 +70,7 @@ def controlled(blocks: Moments) -> tuple[Moments, str]:
         return np.stack([part.mean(axis=(1, 2)) for part in parts], axis=-1)
 
     sums, total = averages(taken), blocks.n_defined.sum()
-    mean = sums.sum(axis=0) / total
-    error = np.sqrt(((sums - blocks.n_defined[:, None] * mean) ** 2).sum(axis=0))
+    error = np.sqrt(((sums - blocks.n_defined[:, None] * (sums.sum(axis=0) / total)) ** 2).sum(axis=0))
     # Rounding errors of average errors, squares and products of errors, by the size of what they are made of.
     size = np.sqrt((blocks.product_sum[..., squares - n_heads].sum(axis=0) / total).mean())
     rounding = (size + np.sqrt((blocks.target**2).mean())) * np.array([1.0, size, size])

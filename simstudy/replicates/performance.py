@@ -72,7 +72,8 @@ def performance(
 ) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error, from two defined blocks or more."""
     combine = weights if callable(weights) else fixed(weights)
-    used, sums = defined(blocks)
+    used = blocks.n_defined > 0
+    sums = Moments._make([*(each[used] for each in blocks[:4]), *blocks[4:]])
     lengths = np.ones(len(used), np.int64) if lengths is None else lengths
     step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
     chunks = (means_of(sums, slice(start, start + step)) for start in range(0, len(sums.n_defined), step))
@@ -86,7 +87,7 @@ def performance(
     numbers = averaged(sums.statistic_sum / sums.n_defined[:, None], statistics)
     numbers = {name: each for name, each in numbers.items() if name not in (of_means or {})}
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
-    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
+    quadratic = quadratic_errors(sums, whole["combination_weight"], overlap, lengths[used])
     # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
     biases = {n: np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
     quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
@@ -148,11 +149,10 @@ def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any
     return estimate, (pseudo - estimate) / np.sqrt(parts * (ratio - 1))
 
 
-def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray) -> Measures:
+def quadratic_errors(sums: Moments, weights: Array, overlap: Array, lengths: np.ndarray) -> Measures:
     """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
-    used, sums = defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
-    sizes, scale = (sums.n_defined, lengths[used]), np.broadcast_to(np.diagonal(overlap), len(weights))
+    sizes, scale = (sums.n_defined, lengths), np.broadcast_to(np.diagonal(overlap), len(weights))
     heads = mean_error * np.sqrt(scale)
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -167,38 +167,26 @@ def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: n
 
 
 def _averaged(deviations: Array) -> Array:
-    n_blocks, n_queries, _ = deviations.shape
-    if not n_queries:
-        return np.array(np.nan)
-    flat = deviations.reshape(n_blocks, -1)
+    flat = deviations.reshape(len(deviations), deviations[0].size)
     # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
-    covariance = flat.T @ flat if flat.shape[1] < n_blocks else flat @ flat.T
-    return np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / n_queries)
+    covariance = flat.T @ flat if flat.shape[1] < len(flat) else flat @ flat.T
+    return np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / (deviations.shape[1] or np.nan))
 
 
 def _at_each(deviations: Array) -> Array:
-    products = np.einsum("bqc,bqe->qce", deviations, deviations)
-    return np.asarray(np.sqrt(2.0) * np.linalg.norm(products, axis=(1, 2)))
+    return np.asarray(np.sqrt(2.0) * np.linalg.norm(np.einsum("bqc,bqe->qce", deviations, deviations), axis=(1, 2)))
 
 
-def defined(blocks: Moments) -> tuple[np.ndarray, Moments]:
-    """Return which blocks have a defined replicate, and these alone."""
-    used = blocks.n_defined > 0
-    summed = ("n_defined", "error_sum", "product_sum", "statistic_sum")
-    return used, blocks._replace(**{name: getattr(blocks, name)[used] for name in summed})
+def means_of(sums: Moments, left_out: slice = slice(None), axis: int = 0) -> Means:
+    """Means of errors, products and indices: of all blocks along an axis, then with each of some blocks left out."""
 
+    def less(field: Any) -> Any:
+        total = field.sum(axis=axis, keepdims=True)
+        return np.concatenate([total, total - field[*[slice(None)] * axis, left_out]], axis=axis)
 
-def means_of(sums: Moments, left_out: slice) -> Means:
-    """Means of errors, products and indices: of all blocks, then with each of some blocks left out."""
-    count = sums.n_defined.sum() - np.concatenate([[0.0], sums.n_defined[left_out]])
-
-    def mean(field: Array) -> Array:
-        total = field.sum(axis=0)
-        kept = np.concatenate([total[None], total - field[left_out]])
-        kept /= count.reshape(-1, *[1] * (field.ndim - 1))
-        return kept
-
-    return mean(sums.error_sum), mean(sums.product_sum), mean(sums.statistic_sum)
+    count, *fields = map(less, (sums.n_defined, sums.error_sum, sums.product_sum, sums.statistic_sum))
+    errors, products, statistics = (x / count.reshape(*count.shape, *[1] * (x.ndim - count.ndim)) for x in fields)
+    return errors, products, statistics
 
 
 def halvings_of(n_batches: int) -> int:
@@ -222,5 +210,4 @@ def halved(blocks: Moments, times: int) -> Moments:
 
 def block_lengths(n_batches: int) -> NDArray[np.int64]:
     """Return of how many blocks of batches each block is that so many batches are folded to."""
-    starts = np.arange(0, n_batches * N_BLOCKS, 1 << halvings_of(n_batches))
-    return np.diff(starts, append=n_batches * N_BLOCKS)
+    return np.diff(np.arange(0, n_batches * N_BLOCKS, 1 << halvings_of(n_batches)), append=n_batches * N_BLOCKS)

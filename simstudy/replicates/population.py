@@ -2,8 +2,7 @@
 
 Within a batch, its blocks give averages over its queries without bias, as `replicates.performance` does.  These are
 independent between batches and have one distribution, whose mean is that of the population.  So a measure is a function
-of a mean of independent draws, and the jackknife over batches gives its estimate, its error over the population, and
-contributions of which there is one for each batch.
+of a mean of independent draws, and the jackknife over batches gives its estimate, error, and a contribution of each.
 """
 
 from collections.abc import Sequence
@@ -12,13 +11,13 @@ from typing import Any, cast
 import numpy as np
 
 from simstudy.attention.combinations import combine_heads
+from simstudy.attention.expansion import known_of
+from simstudy.attention.members import pairs_of
 from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of, mirrored
 from simstudy.replicates.moments import PLAIN, Array, Draw, Moments, controlled, stack
-from simstudy.replicates.performance import Performance, averaged, defined, jackknifed, means_of, performance
-
-# Index legend: g geometry (batch), k block within it, then what `Averages` says.
+from simstudy.replicates.performance import CHUNK_BYTES, Performance, averaged, jackknifed, means_of, performance
 
 
 def measured(
@@ -29,14 +28,9 @@ def measured(
     if isinstance(batches[0], Moments):
         whole = cast(Sequence[Moments], batches)
         blocks = stack(list(whole))
-        if not cell.controlled:
-            blocks = blocks._replace(control_sum=blocks.control_sum[..., :0])
-        else:
+        if cell.controlled:
             blocks, estimator = controlled(blocks)
             if estimator == PLAIN:
-                # Imported here: it compiles, which those who read plain moments need not wait for.
-                from simstudy.attention.expansion import known_of
-
                 known: Any = known_of(cell)
                 if not isinstance(known, str):
                     known = "replicates do not differ" if cell.even_noise else "outcomes are noise of uneven variance"
@@ -46,9 +40,7 @@ def measured(
             usable = np.count_nonzero(blocks.n_defined) >= 2
             found = performance(blocks, combine, cell.statistics, *given) if usable else None
             return found and found._replace(estimator=estimator)
-        sums = zip(*(np.split(each, len(whole)) for each in blocks[1:3]), strict=True)
-        less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
-        draws = [draw_of(cell, number, each) for number, each in enumerate(less, first)]
+        draws = draws_of(cell, blocks._replace(target=np.stack([each.target for each in whole])), first)
     used = np.array([draw.averages is not None for draw in draws])
     if used.sum() < 2:
         return None
@@ -67,17 +59,31 @@ def measured(
     return over._replace(by_batch=True, block_length=N_BLOCKS, estimator=estimator)
 
 
-def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
-    """Averages of the one geometry of a batch of a population, without bias, by a jackknife over blocks."""
-    n_defined, (used, sums) = int(batch.n_defined.sum()), defined(batch)
-    if used.sum() < 2:  # blocks, which an estimate without bias takes
-        return Draw(n_defined, None, batch.failed)
-    found, _ = averages(means_of(sums, slice(None)), sums.target, _overlap(cell.in_batch(number)))
-    size = sums.n_defined / n_defined
-    parts = [size.reshape(-1, *[1] * (each.ndim - 1)) for each in found]
-    own = (len(size) * each[0] - ((1.0 - part) * each[1:]).sum(axis=0) for each, part in zip(found, parts, strict=True))
-    pairs = np.triu_indices(sums.error_sum.shape[-1])
-    return Draw(n_defined, tuple(each[pairs] if each.ndim == 2 else each for each in own), batch.failed)
+def draws_of(cell: Cell, blocks: Moments, first: int = 0) -> list[Draw]:
+    """Averages of the geometry of each of some batches, without bias, by a jackknife over as many blocks of each."""
+    targets, failed = np.atleast_2d(blocks.target), blocks.failed
+    n_defined, *sums = (each.reshape(len(targets), -1, *each.shape[1:]) for each in blocks[:4])
+    overlaps = [_overlap(cell.in_batch(number)) for number in range(first, first + len(targets))]
+    if len(targets) > 1 and (failed.size or len({*map(bytes, overlaps)}) > 1 or 32 * sums[1].size > CHUNK_BYTES):
+        of, rows = failed // cell.simulation.batch_size - first, enumerate(zip(n_defined, *sums, strict=True))
+        alone = (Moments._make([*own, blocks.control_sum, targets[k], failed[of == k]]) for k, own in rows)
+        return [draw for number, each in enumerate(alone, first) for draw in draws_of(cell, each, number)]
+    used = n_defined[0] > 0
+    if (n := np.count_nonzero(used)) < 2:  # blocks, which an estimate without bias takes
+        return [Draw(int(n_defined.sum()), None, failed)]
+    some = Moments._make([*(np.compress(used, each, axis=1) for each in (n_defined, *sums)), *blocks[4:]])
+    bias, products, statistics = (each.reshape(-1, *each.shape[2:]) for each in means_of(some, axis=1))
+    found, _ = averages((bias, products, statistics), np.repeat(targets, n + 1, axis=0), overlaps[0])
+    counts, pairs = n_defined.sum(axis=1), pairs_of(bias.shape[-1])
+    share = some.n_defined / counts[:, None]
+
+    def unbiased(of_cases: Array) -> Array:
+        each = of_cases.reshape(len(targets), n + 1, *of_cases.shape[1:])
+        part = share.reshape(*share.shape, *[1] * (each.ndim - 2))
+        own = n * each[:, 0] - ((1.0 - part) * each[:, 1:]).sum(axis=1)
+        return own[:, *pairs] if own.ndim == 3 else own
+
+    return [Draw(*each, failed) for each in zip(counts.tolist(), zip(*map(unbiased, found), strict=True), strict=True)]
 
 
 def _overlap(cell: Cell) -> Array:

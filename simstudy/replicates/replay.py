@@ -54,8 +54,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
             basis, factor = np.linalg.qr(span.directions, mode="complete")
             basis[:, : factor.shape[1]] *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)
             keys = basis @ shared.keys(n, d)[0]
-            root = root_of(cell.data.key_distribution, d)
-            keys = keys if root is None else root @ keys
+            keys = keys if (root := root_of(cell.data.key_distribution, d)) is None else root @ keys
         arrays = {
             "keys": keys,
             "values": shared.values(cell)[0],

@@ -61,7 +61,7 @@ class QueryControl:
         most = _log2_most(cell) if applies(cell) and cell not in self._left_off else 0
         if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
             return performance
-        points = np.concatenate([query_points(cell.in_batch(first + batch)) for batch in range(performance.n_blocks)])
+        points = query_points(cell.in_batch(first, performance.n_blocks)).reshape(-1, cell.data.n_features)
         at_points = _theory(cell, points)
         drawn = {name: each.reshape(performance.n_blocks, -1).mean(axis=1) for name, each in at_points.items()}
         for log2 in range(LOG2_FEWEST, most + 1):

@@ -22,8 +22,8 @@ from workloads import Size
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.kernels import nw_moments
 from simstudy.replicates import allocation
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.population import draw_of
+from simstudy.replicates.batch import draws_at_once, simulate_batch
+from simstudy.replicates.population import draws_of
 from simstudy.verdicts.query_control import QueryControl
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
@@ -188,11 +188,12 @@ def population_rows() -> Iterator[Row]:
             chosen, taken = allocation.quickest([grid], False, theory), []
             for settings in ({"batch_size": 256, "control": "none"}, chosen):
                 job, a_draw = grid.cell.with_simulation(**settings), settings["batch_size"]
-                draws = max(1, 128 // a_draw // (1 + n_keys // 1024))
-                simulate_batch([job], draws)
+                at_once = draws_at_once(job, "cpu")
+                draws = at_once * max(1, 128 // a_draw // at_once // (1 + n_keys // 1024))
+                simulate_batch([job], draws, "cpu", at_once)
                 start = time.process_time()
-                for number in range(draws):
-                    draw_of(job, number, simulate_batch([job], number)[0])
+                for number in range(0, draws, at_once):
+                    draws_of(job, simulate_batch([job], number, "cpu", at_once)[0], number)
                 seconds = (time.process_time() - start) / draws
                 others = (job.with_simulation(seed=seed) for seed in (11, 12))
                 found = [allocation.variances(each, grid.precision, theory)[:, 0] for each in others]

@@ -74,8 +74,7 @@ def draw(size: Size, seed: int = 0) -> Arrays:
     points = rng.standard_normal((size.queries, size.features))
     # Columns side by side, as the package hands them on.
     columns = np.swapaxes([frame.T for frame in frames], 1, 2)
-    arrays = (a.astype(size.dtype) for a in (keys, values, columns, points))
-    return Arrays(*arrays, size.bandwidth, size.logits)
+    return Arrays(*(a.astype(size.dtype) for a in (keys, values, columns, points)), size.bandwidth, size.logits)
 
 
 def target(keys: np.ndarray) -> np.ndarray:

@@ -111,8 +111,7 @@ def test_haar_heads_are_orthonormal_and_uniform():
     # 85 scores: the largest of so many standard normals exceeds 4.5 with probability 6e-4.
     assert np.max(np.abs(moment_z_scores(w))) < 4.5
     # The controls: frames without the rule of signs, and a preferred axis.
-    preferred = w * np.where(np.arange(7) == 0, 1.05, 1.0)[:, None]
-    for wrong in (np.linalg.qr(w)[0], np.linalg.qr(preferred)[0]):
+    for wrong in (np.linalg.qr(w)[0], np.linalg.qr(w * np.where(np.arange(7) == 0, 1.05, 1.0)[:, None])[0]):
         assert np.max(np.abs(moment_z_scores(wrong))) > 4.5
 
 

@@ -258,8 +258,7 @@ def test_company_of_a_cell__changes_none_of_its_bits(of, settings):
 def test_batches__have_splits_of_their_own_with_what_is_fitted_and_the_first_that_of_a_study_with_one_split():
     cell, fixed = split(), split(())
     assert cell.in_batch(0).rows == fixed.rows
-    points = [tuple(cell.in_batch(batch).rows.points.ravel()) for batch in range(6)]
-    assert len(set(points)) == 6
+    assert len({tuple(cell.in_batch(batch).rows.points.ravel()) for batch in range(6)}) == 6
     assert not np.array_equal(cell.in_batch(1).rows.points, split(seed=8).in_batch(1).rows.points)
     assert cell.in_batch(1).data_id == cell.data_id and cell.identity("") != fixed.identity("")
     both = split(("held_out", "rows"), noise="gaussian"), split(noise="gaussian")

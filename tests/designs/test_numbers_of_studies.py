@@ -72,9 +72,8 @@ def test_last_layer__is_that_of_loops():
             kernel = [math.exp(x @ w @ key / 0.25) for key in tokens]
             state = x + sum(k * (key @ v) for k, key in zip(kernel, tokens, strict=True)) / sum(kernel)
             ends[-1].append((state - state.mean()) / state.std())
-    expected = math.log(np.abs(np.subtract(*ends)).max())
     found = TICKETS["mask_stack"](tokens, targets, numbers, layers=1, normalisation="layer_norm")
-    assert found["log_stack_error"] == pytest.approx(expected, rel=1e-9)
+    assert found["log_stack_error"] == pytest.approx(math.log(np.abs(np.subtract(*ends)).max()), rel=1e-9)
 
 
 def test_rates__are_those_of_theory_and_of_the_width_those_at_which_the_mean_of_the_largest_need_grows():

@@ -13,8 +13,9 @@ from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS
 from simstudy.kernels.errors import mean_variances
 from simstudy.replicates import batch as batch_module
-from simstudy.replicates.batch import shares_data, simulate_batch, update
+from simstudy.replicates.batch import draws_at_once, shares_data, simulate_batch, update
 from simstudy.replicates.moments import empty
+from simstudy.replicates.population import draws_of
 from simstudy.replicates.replay import replay
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
@@ -55,6 +56,17 @@ def test_shared_data__changes_no_bit():
     assert [shares_data(cell) for cell in cells] == 2 * [shares_data(cells[0])] + 7 * [shares_data(cells[2])]
     for company in (cells[:2], cells[2:]):
         np.testing.assert_equal(simulate_batch(company, 1), [simulate_batch([cell], 1)[0] for cell in company])
+
+
+@pytest.mark.parametrize("size", [4, 32])  # with fewer than 16 replicates some blocks are empty
+@pytest.mark.parametrize("absorbed", [{}, {"logits": "dot_product", "head_dim": 8, "n_features": 42, "n_keys": 60}])
+@pytest.mark.parametrize("names", [["queries"], ["queries", "heads"]])
+def test_draws_computed_together__change_no_bit(size, absorbed, names):
+    drawn = {"queries": {"kind": "gaussian", "count": 5}, "population": names, "arrangement": "haar", "n_heads": 5}
+    cell = minimal_cell(**drawn | absorbed, regression=RIDGE, batch_size=size)
+    assert draws_at_once(cell, "cpu") >= 3 > draws_at_once(cell, "cuda") == 1
+    alone = [draw for number in (2, 3, 4) for draw in draws_of(cell, simulate_batch([cell], number)[0], number)]
+    np.testing.assert_equal(draws_of(cell, simulate_batch([cell], 2, "cpu", 3)[0], 2), alone)
 
 
 def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed():

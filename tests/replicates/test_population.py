@@ -215,8 +215,7 @@ KINDS = {"random": RANDOM_MAPS, "transposed": RANDOM_MAPS | {"output": "transpos
 def cell_of(kind, **settings):
     base = {"n_keys": 20, "n_heads": H, "head_dim": 1, "arrangement": "rotated", "angle": 60.0, "noise_sd": 0.7,
             "regression": "linear", "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
-    stated = {} if kind == "none" else {"value_projections": KINDS[kind]}
-    return minimal_cell(**base | stated | settings)
+    return minimal_cell(**base | ({} if kind == "none" else {"value_projections": KINDS[kind]}) | settings)
 
 
 @pytest.mark.parametrize("output", ["own", "transposed"])
@@ -247,15 +246,13 @@ def test_vectors__have_the_moments_that_theory_says():
             errors.append(a.T @ (estimate - point[0] * direction))
         products[r] = np.array(errors) @ np.array(errors).T
     prediction = exact_moments(cell, *arrays_of(cell))
-    numbers = prediction.covariance[0] + np.outer(prediction.bias[0], prediction.bias[0])
     through = np.einsum("hvc,gvc->hg", MAPS, MAPS)
-    expected = through * numbers
+    expected = through * (prediction.covariance[0] + np.outer(prediction.bias[0], prediction.bias[0]))
     z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(n_replicates))
     assert np.abs(z).max() < 4.0
-    scale = H**2 / (sum(MAPS) ** 2).sum()
     at_first = prediction._replace(bias=prediction.bias[:1], covariance=prediction.covariance[:1])
     mse = predicted_measures(at_first, [1 / H] * H, through / through.mean())["mse"]
-    assert mse == pytest.approx(scale * expected.mean())
+    assert mse == pytest.approx((H**2 / (sum(MAPS) ** 2).sum()) * expected.mean())
 
 
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])

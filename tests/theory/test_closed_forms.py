@@ -137,12 +137,11 @@ def test_risk_of_any_weights_is_the_mean_squared_error():
     rng = np.random.default_rng(0)
     root, bias, target = (rng.normal(size=shape) for shape in ((3, 4, 4), (3, 4), 3))
     prediction = Prediction(bias, root @ root.mT, target, 0 * bias, "")
-    moments = w.error_moments(prediction)
     for weights in (np.full(4, 0.25), np.ones(4), np.array([0.3, -2.0, 0.0, 1.1])):
         estimate = (prediction.bias + prediction.target[:, None]) @ weights
         variance = [weights @ c @ weights for c in prediction.covariance]
         expected = np.mean((estimate - prediction.target) ** 2 + variance)
-        assert w.mean_squared_error(weights, moments) == pytest.approx(expected)
+        assert w.mean_squared_error(weights, w.error_moments(prediction)) == pytest.approx(expected)
 
 
 def slack(moment, weights):
@@ -210,13 +209,12 @@ def test_a_general_solver_finds_no_better_front_greater_weights_and_edges_are_kn
     for seed in range(4):
         moment = random_moment(5, seed)
         moment /= moment.max()
-        ours = front_greater_weights(moment)
         falling = [{"type": "eq", "fun": lambda a: a.sum() - 1}, {"type": "ineq", "fun": lambda a: a[:-1] - a[1:]}]
         found = minimize(
             lambda a, moment=moment: a @ moment @ a, np.full(5, 0.2), jac=lambda a, moment=moment: 2 * moment @ a,
             method="SLSQP", bounds=[(0, 1)] * 5, constraints=falling, options={"ftol": 1e-14, "maxiter": 500},
         )  # fmt: skip
-        assert ours.risk == pytest.approx(found.fun, abs=1e-8)
+        assert front_greater_weights(moment).risk == pytest.approx(found.fun, abs=1e-8)
     rising = np.diag([3.0, 2.0, 1.0])
     # The unordered optimum rises: the order binds everywhere.
     np.testing.assert_allclose(front_greater_weights(rising).weights, 1 / 3)

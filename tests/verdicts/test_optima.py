@@ -32,8 +32,7 @@ def noisy(levels: list[dict], values, error: float) -> Estimates:
 
 def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
     uneven, levels = np.array([1.0, 3.0, 4.0, 8.0]), np.array([1.0, 2.0, 4.0, 8.0])
-    profile = Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5)) ** 2)
-    assert profile.refined == pytest.approx(2.5)
+    assert Profile(uneven, 5.0 + 0.3 * (np.log(uneven) - np.log(2.5)) ** 2).refined == pytest.approx(2.5)
     for vertex in (1.5, 2.0, 3.1, 5.5):
         assert Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex)) ** 2).refined == pytest.approx(vertex)
     for rising in ([1.0, 2.0, 3.0, 4.0], [1.0] * 4, [1.0, 2.0, 4.0, 8.0]):

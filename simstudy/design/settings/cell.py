@@ -284,15 +284,15 @@ class Cell(Record):
     file_projections: Matrices | None = None
     file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
     file_mask: tuple[str, ...] = Field((), exclude_if=lambda rows: not rows)
-    # Number of the draw of query points, heads and rows that are looked at, where these are a population.
-    geometry: int = Field(0, exclude=True)
+    # First draw of query points, heads and rows looked at, where a population, and how many: several have an axis.
+    geometry: tuple[int, int] = Field((0, 1), exclude=True)
 
     @property
     def rows(self) -> Rows:
         """The user's data that keys are drawn from: of the batch, where rows held out are a population."""
         assert self.file_rows is not None  # read with the design
         if "held_out" in self.population:
-            return split(self.file_rows, self.data, self.simulation.seed, self.geometry)
+            return split(self.file_rows, self.data, self.simulation.seed, self.geometry[0])
         return self.file_rows
 
     @cached_property
@@ -419,9 +419,9 @@ class Cell(Record):
         """Return the cell with other settings of its simulation."""
         return self.model_copy(update={"simulation": self.simulation.model_copy(update=settings)})
 
-    def in_batch(self, batch: int) -> Self:
-        """Return the cell with the query points, heads and rows of a batch, where these are a population."""
-        return self.model_copy(update={"geometry": batch}) if self.population else self
+    def in_batch(self, batch: int, count: int = 1) -> Self:
+        """Return the cell with the query points, heads and rows of a batch, or of so many, if a population."""
+        return self.model_copy(update={"geometry": (batch, count)}) if self.population else self
 
     @property
     def bandwidth(self) -> float:

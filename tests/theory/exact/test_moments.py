@@ -92,9 +92,8 @@ def test_two_keys_on_one_line_by_direct_quadrature(scales):
 def test_two_keys_by_direct_quadrature(monkeypatch, logits):
     cell = make_cell(2, 2, 2, 1, logits, 1.1, regression=MIXED, noise=UNEVEN, noise_sd=0.7)
     heads = directions(10, 65)
-    prediction = predict(cell, heads, QUERIES[1:2])
     mean, covariance = of_two_keys(*grid_moments(cell, QUERIES[1], heads))
-    assert off_by(prediction, mean, covariance) < 1e-8
+    assert off_by(predict(cell, heads, QUERIES[1:2]), mean, covariance) < 1e-8
     # The term of two different keys is small, as moments are taken about the means: its absence must be seen here.
     monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * own * integrals.power(lost, 1))
     assert off_by(exact_moments(cell, heads, heads, QUERIES[1:2]), mean, covariance) > 1e-3
