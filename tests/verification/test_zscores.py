@@ -207,8 +207,7 @@ def _with_data(cell: Cell, **settings: object) -> Cell:
 
 @pytest.fixture(scope="module")
 def runs():
-    chosen = [configuration(number)._replace(n_batches=4) for number in NUMBERS]
-    return [(one, simulated(one)) for one in chosen]
+    return [(one, simulated(one)) for one in [configuration(number)._replace(n_batches=4) for number in NUMBERS]]
 
 
 def test_exact_moments_agree_with_simulation(runs):
