@@ -293,10 +293,11 @@ def changed(donors):
     return edit
 
 
-def donors(alike, share):
+def donors(alike, share, seed=0):
     """Return which heads take the weights of which, the most alike pairs first, ties at random; donors keep theirs."""
-    found, kept, ties = {}, set(), np.random.default_rng(0).random(alike.size)
-    for layer, head, donor in zip(*np.unravel_index(np.lexsort((ties, -alike.ravel())), alike.shape), strict=True):
+    found, kept, ties = {}, set(), np.random.default_rng(seed).random(alike.size)
+    order = np.lexsort((ties, -alike.round(9).ravel()))  # pairs whose order alone differs are ties, but for rounding
+    for layer, head, donor in zip(*np.unravel_index(order, alike.shape), strict=True):
         own, other = (layer, head), (layer, donor)
         free = head != donor and own not in kept and not {own, other} & found.keys()
         if free and len(found) < round(share * alike[..., 0].size):
@@ -317,7 +318,7 @@ def damage(model, tokens, edit):
 
 def share_patterns(model, tokens, seed, predictor, share=0.5):
     """Return the damage to two texts if heads share the weights of others, which the first texts choose."""
-    chosen = donors(correlation(model, tokens[:-2], seed, predictor), share)
+    chosen = donors(correlation(model, tokens[:-2], seed, predictor), share, seed)
     return {"sharing_damage": damage(model, tokens[-2:], changed(chosen))}
 
 
@@ -350,10 +351,9 @@ def losses(model, tokens, edit=None):
 
 def share_and_lose(model, tokens, seed, predictor, share=0.25):
     """Return the rise of the loss of the second half of texts if heads share weights, which the first half chooses."""
-    first, second = tokens[: len(tokens) // 2], tokens[len(tokens) // 2 :]
-    alike = observed(model, first)[0].mean(axis=0)
-    alike = correlation(model, first, seed, "random") if predictor == "random" else alike
-    return {"loss_rise": np.mean(losses(model, second, changed(donors(alike, share))) - losses(model, second))}
+    first, second = np.split(tokens, [len(tokens) // 2])
+    alike = correlation(model, first, seed, predictor) if predictor == "random" else observed(model, first)[0].mean(0)
+    return {"loss_rise": np.mean(losses(model, second, changed(donors(alike, share, seed))) - losses(model, second))}
 
 
 def probe(model, tokens):

@@ -44,6 +44,7 @@ def test_donors__are_the_most_alike_and_keep_their_own_and_edits_give_others_the
     assert len(found) == 6 and not {(layer, donor) for (layer, _), donor in found.items()} & found.keys()
     first = max((alike[each], each) for each in np.ndindex(alike.shape) if each[1] != each[2])[1]
     assert found[first[:2]] == first[2]
+    assert len({str(STUDY["donors"](0.5 + 1e-12 * alike, 0.5, seed)) for seed in range(5)}) > 1  # up to rounding
     weights = torch.rand(2, 3, 5, 5)
     edit = STUDY["changed"]({(1, 2): None, (1, 0): 1, (0, 1): 2})
     expected = torch.stack([weights[:, 1], weights[:, 1], torch.zeros(2, 5, 5)], dim=1)
@@ -63,8 +64,7 @@ def test_predictors__rest_on_the_texts_between_those_that_are_judged_and_a_missi
 def test_probe__is_the_share_of_slopes_in_the_directions_of_most_heads(monkeypatch):
     """Of a model whose first layer reads independent features: the next token follows those that all heads look at."""
     rng = np.random.default_rng(2)
-    tokens = rng.integers(1, 9, size=(600, 12))
-    shares = []
+    tokens, shares = rng.integers(1, 9, size=(600, 12)), []
     for inside, scale in ((True, 1.0), (False, 1.0), (True, 5.0)):
         states = rng.normal(size=(*tokens.shape, 8))
         states[:, :-1, 0 if inside else 5] += tokens[:, 1:]

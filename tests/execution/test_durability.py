@@ -68,6 +68,7 @@ def holder(folder: Path, before: str = "pass") -> subprocess.Popen:
     return process
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")  # of JAX, if another test has imported it
 def test_lock__ends_before_processes_that_a_pool_of_the_caller_has_forked_meanwhile(tmp_path):
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,), daemon=True)
     with Store(tmp_path).locked():

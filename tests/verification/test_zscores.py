@@ -336,9 +336,8 @@ def at_edge(settings: dict[str, Any]) -> Cell | None:
         measures = theory_of(minimal_cell(**settings, n_keys=size), "leading").measures
         return bool(np.isfinite(measures.get("mean_variance", np.nan)))
 
-    sizes = range(1, MOST + 1)
-    place = bisect_left(sizes, True, key=holds)
-    return minimal_cell(**settings, n_keys=sizes[place]) if place < MOST else None
+    least = 1 + bisect_left(range(1, MOST + 1), True, key=holds)
+    return minimal_cell(**settings, n_keys=least) if least <= MOST else None
 
 
 @pytest.mark.rare
