@@ -171,9 +171,7 @@ def _wanted(performance: "Performance", precision: Precision) -> list[tuple[str,
 def needed(done: int, performance: "Performance", precision: Precision, batch_size: int) -> int:
     """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
     ceiling, ratio = -(-precision.max_replicates // batch_size), shortfall(performance, precision).ratio
-    if ratio <= 1.0 or done >= ceiling:
-        return done
-    return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))
+    return done if ratio <= 1.0 or done >= ceiling else math.ceil(min(1.1 * done * (ratio * ratio), ceiling))
 
 
 def next_target(done: int, performance: "Performance", precision: Precision, batch_size: int) -> int:

@@ -50,8 +50,7 @@ def _limits(cell: Cell, device: str) -> tuple[int, int]:
 
 def replicate_bytes(cell: Cell) -> int:
     """Return the size of the largest array of one replicate."""
-    n_heads, itemsize = cell.heads.n_heads, np.dtype(cell.simulation.dtype).itemsize
-    drawn = n_coordinates(cell)
+    n_heads, drawn, itemsize = cell.heads.n_heads, n_coordinates(cell), np.dtype(cell.simulation.dtype).itemsize
     columns = n_heads * (cell.heads.head_dim if drawn is None else cell.n_queries)
     keys = cell.data.n_keys * max(drawn or cell.data.n_features, columns) * itemsize
     return max(keys, cell.n_queries * n_heads**2 * np.dtype(np.float64).itemsize)
