@@ -71,7 +71,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     """Compare two cells: the difference a − b of a measure, or the ratio a/b, with a paired Monte Carlo standard error.
 
     Cells of one seed and batch size use the same replicates, block by block, in any study.  Their errors are those of
-    differences of contributions, as in verdicts on claims.  Cells with different seeds are treated as independent.
+    differences of contributions, as in verdicts on claims.  Those of different seeds share points of a control at most.
 
     Parameters
     ----------

@@ -25,10 +25,10 @@ THREE = estimates_of([
 
 def test_combinations_differences_and_draws__add_remainders_and_pair_blocks_of_one_stream_and_points_of_all():
     found = THREE.combine({0: 2.0, 1: -1.0, 2: 1.0})
-    influence = np.concatenate([2.0 * LONG - np.pad(SHORT, (0, 16)), APART])
+    influence, shared = np.concatenate([2.0 * LONG - np.pad(SHORT, (0, 16)), APART]), sum((POINTS @ [2, -1, 1]) ** 2)
     assert found.value == 12.0 and (found.n_blocks, found.degrees) == (48, 47)
-    shared = ((POINTS @ [2.0, -1.0, 1.0]) ** 2).sum()
     assert found.mcse**2 == pytest.approx((influence**2).sum() + 4 * 4.0 + 25.0 + 9.0 + shared)
+    assert found.concentration == pytest.approx(((influence**4).sum() + 3 * shared**2 / 16) / found.mcse**4)
     assert found.df == pytest.approx(found.mcse**4 / (shared**2 / 15 + (found.mcse**2 - shared) ** 2 / 47))
     assert found.largest_share == pytest.approx((influence**2).max() / found.mcse**2)
     assert found.skewness == pytest.approx((influence**3).sum() / found.mcse**3)
