@@ -262,9 +262,8 @@ def test_expectation_of_theory__is_as_wrong_as_its_error_says_and_less_so_beside
     wide = {"n_keys": 100, "n_heads": 4, "n_features": 8, "arrangement": "orthogonal", "queries": {"kind": "gaussian"}}
     wide |= settings
     cells = [random_points(**wide | {"n_keys": wide["n_keys"] + more}) for more in (0, 20)]
-    sobol = (scipy.stats.qmc.Sobol(8, rng=np.random.default_rng(seed)).random(2**13) for seed in range(100, 108))
-    points = scipy.special.ndtri(np.concatenate([*sobol]))
-    known = [query_control._theory(cell, points) for cell in cells]
+    sobol = [scipy.stats.qmc.Sobol(8, rng=np.random.default_rng(seed)).random(2**13) for seed in range(100, 108)]
+    known = [query_control._theory(cell, scipy.special.ndtri(np.concatenate(sobol))) for cell in cells]
     for log2 in (query_control.LOG2_FEWEST, query_control.LOG2_FEWEST + 1):
         found = [query_control._expected(cell, log2) for cell in cells]
         for name in CONTROLLED:
