@@ -402,7 +402,7 @@ class Store:
                 part.dump_to_store(NetCDF4DataStore(target, group=node.path, mode="a", lock=False), writer=later)
             for source, variable in writes:
                 variable[...] = source
-            content = target.close()
+            content: Any = target.close()
         return self.files.write(name, (content, hashlib.sha256(content).hexdigest().encode()))
 
     def write_json(self, name: str, content: Any) -> Path:
