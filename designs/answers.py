@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ABSTRACTS = HERE.parent / "simstudy" / "report" / "templates" / "abstracts.toml"
+ABSTRACTS = HERE / "abstracts.toml"
 FIELDS = ("sentence", "answer", "condition", "study", "claim", "words", "seeds", "verdict", "estimate", "error")
 BEGIN, END = "<!-- answers, written by answers.py -->\n", "<!-- end of answers -->\n"
 

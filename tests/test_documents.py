@@ -60,7 +60,7 @@ def test_list_of_designs__has_every_study_and_abstracts_leave_nothing_out_in_sil
     designs = ROOT.glob("designs/*/design.toml")
     stated = {path.parent.name: tomllib.loads(path.read_text())["claims"] for path in designs}
     every = {f"{study}/{name}": claim["origin"] for study, each in stated.items() for name, claim in each.items()}
-    abstracts = tomllib.loads((ROOT / "simstudy" / "report" / "templates" / "abstracts.toml").read_text())
+    abstracts = tomllib.loads((ROOT / "designs" / "abstracts.toml").read_text())
     shown: set[str] = set()
     for sentence in (sentence for paper in abstracts["paper"] for sentence in paper["sentences"]):
         named = sentence.get("claims", [])
