@@ -83,7 +83,11 @@ def read():
 
 
 if __name__ == "__main__":
-    collected = [*collect(Path(sys.argv[1] if sys.argv[1:] else "outputs"))]
+    outputs = Path(sys.argv[1] if sys.argv[1:] else "outputs")
+    collected = [*collect(outputs)]
+    if missing := {row["study"]: None for row in collected if row["verdict"] == "not run"}:
+        print(f"error: {outputs}: no run of {', '.join(missing)}; make confirm TEXT=... runs them", file=sys.stderr)
+        sys.exit(2)
     with (HERE / "answers.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
