@@ -45,8 +45,7 @@ def averaged(coordinates: dict[str, Any], replicates: Array, **settings: Any) ->
 
 def claim(**entries: Any) -> Any:
     """Return a claim on the mean squared error, unless it states another measure."""
-    common = {"statement": "s", "grid": "g", "measure": "mse"}
-    return TypeAdapter(Claim).validate_python(common | entries, strict=True)
+    return TypeAdapter(Claim).validate_python({"statement": "s", "grid": "g", "measure": "mse"} | entries, strict=True)
 
 
 def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> list[Any]:

@@ -95,8 +95,7 @@ class Calm:
         self.place, self.design, self.before = place, place / "design.toml", before
         self._options = options or ("--executor", "serial")
         self.design.write_text(SMALL)
-        told = f"from faults import tell\ntell({str(place / 'told')!r})\n"
-        ended = self.run("calm", told)
+        ended = self.run("calm", f"from faults import tell\ntell({str(place / 'told')!r})\n")
         assert ended.returncode in (0, 5), ended.stderr
         self.asked = json.loads((place / "told").read_text())
         (results,) = place.glob("calm/**/results.nc")

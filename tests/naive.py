@@ -94,9 +94,8 @@ def moments(mechanism, keys, values, variances, queries, bandwidth):
         table = table.sum(axis=1, keepdims=True) / (len(keys) if product == "mean" else 1)
     w = np.array([[normalised_by(normaliser, list(row)) for row in rows] for rows in table])
     if normaliser["kind"] == "local_linear":
-        ridge = normaliser.get("ridge", 0.0) * bandwidth**2
         for q, h in np.ndindex(w.shape[:2]):
-            w[q, h] = intercept(w[q, h], keys[h], queries[q, h], ridge)
+            w[q, h] = intercept(w[q, h], keys[h], queries[q, h], normaliser.get("ridge", 0.0) * bandwidth**2)
     return w @ values, np.einsum("qhi,qgi,i->qhg", w, w, variances)
 
 

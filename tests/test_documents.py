@@ -109,8 +109,7 @@ def test_own_matrices__are_answered_as_the_page_says(tmp_path, monkeypatch):
     found: dict = {}
     exec(blocks("python", "simstudy/docs/your-model.md")[0], found)
     assert found["found"].pair_correlation[0] > 0.9
-    arguments = next(each for each in shown("simstudy/docs/your-model.md") if "heads.npz" in each)
-    result = command(*arguments, cwd=tmp_path)
+    result = command(*next(each for each in shown("simstudy/docs/your-model.md") if "heads.npz" in each), cwd=tmp_path)
     assert result.returncode == 0 and "alike    layer 0, heads 0 and 1: 0.9" in result.stdout, result.stderr
 
 

@@ -5,7 +5,6 @@ import re
 import naive
 import numpy as np
 import pytest
-import torch
 import xarray as xr
 from builders import refuses
 from pages import bandwidth_of
@@ -155,7 +154,8 @@ GIVEN = arguments()
     ({"keys": GIVEN["keys"] + 0j}, "keys has dtype complex128; give real numbers"),
     ({"keys": [["a"] * D] * N}, "keys has dtype <U1; give real numbers"),
     ({"keys": [[1.0, 2.0], [1.0]]}, "keys is not an array"),
-    ({"keys": torch.ones(N, D, requires_grad=True)}, "keys is not an array: Can't call numpy() on Tensor that"),
+    (lambda: {"keys": pytest.importorskip("torch").ones(N, D, requires_grad=True)},
+     "keys is not an array: Can't call numpy() on Tensor that"),
     ({"values": np.full(N, 1e51)}, "values holds 1e+51, beyond 1e+50; give it in another unit"),
     ({"values": np.ones(N + 1)}, "values has shape (31,); give (30,)"),
     ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
@@ -184,7 +184,7 @@ GIVEN = arguments()
     ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
 ])  # fmt: skip
 def test_mistakes__are_named_with_their_remedy(wrong, message):
-    refuses(re.escape(message), nw_ensemble, **GIVEN | wrong, error=ValueError)
+    refuses(re.escape(message), nw_ensemble, **GIVEN | (wrong() if callable(wrong) else wrong), error=ValueError)
 
 
 VAST, MASKED = np.broadcast_to(1.0, (10**9, 2)), np.ma.masked_less([0.5, 1.0], 0.7)

@@ -47,16 +47,14 @@ def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_p
     kinds = {name: "f" if name in ("n_keys", "n_heads", "head_dim") else grid[name].dtype.kind for name in sizes}
     assert all(grid[name].dtype.kind in kind + "iuf"[: 3 * (kind == "f")] for name, kind in kinds.items())
     for number in range(cells.sizes["cell"]):
-        there = (grid["cell"] == number).values
         for group, name in (("", "mse"), ("errors", "mse_mcse")):
             flat = cells[name].isel(cell=number).values.ravel()[0]
-            assert (grid[group] if group else grid).mse.values[there].item() == flat
+            assert (grid[group] if group else grid).mse.values[(grid["cell"] == number).values].item() == flat
     assert_same(cells_of(opened), cells)
 
 
 def test_tree__draws_a_labelled_curve_and_has_nothing_that_is_undefined_throughout(results, tmp_path):
-    path = Store(tmp_path).write_dataset("results.nc", tree_of(results))
-    tree = xr.open_datatree(path)
+    tree = xr.open_datatree(Store(tmp_path).write_dataset("results.nc", tree_of(results)))
     (line,) = tree["angles"].ds.mse.sel(n_keys=400).isel(regression=0).plot()
     assert line.get_xdata().tolist() == [0, 15, 30, 45, 60, 75, 90] and line.axes.get_xlabel() == "angle [degrees]"
     for node in tree.subtree:

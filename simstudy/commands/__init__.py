@@ -456,8 +456,7 @@ def _read(path: Path, columns: dict[str, Any]) -> Any:
     conditions = pd.Series([name for name in table if name not in units])
     numbers = pd.to_numeric(conditions, errors="coerce")
     if not value and not numbers.isna().any() and not _is_text(conditions):
-        levels = dict(zip(conditions, numbers.tolist(), strict=True))
-        table = table.set_axis([levels.get(name, name) for name in table], axis=1)
+        table = table.rename(columns=dict(zip(conditions, numbers.tolist(), strict=True)))
     return table
 
 
@@ -487,6 +486,8 @@ def inspect(
     from simstudy.transformers.inspection import inspect_heads
 
     if model.suffix == ".npz":
+        if texts is not None:
+            raise UserError(f"--texts {texts}: arrays are of texts already; leave it out, or give a model's folder")
         try:
             with open_regular(model, MAX_BYTES) as file:
                 arrays = read_arrays(file)
@@ -497,8 +498,7 @@ def inspect(
             raise UserError(f"{model}: {error}") from None
     else:
         if not os.path.isfile(model / "config.json"):
-            wanted = "save a model by model.save_pretrained"
-            raise UserError(f"{model}: neither .npz nor a folder with config.json; {wanted}")
+            raise UserError(f"{model}: neither .npz nor a folder with config.json; write one by model.save_pretrained")
         if texts is None:
             raise UserError("--texts: give a file with one text a line")
         try:
@@ -516,7 +516,7 @@ def inspect(
             raise UserError(f"{model}: {' '.join(str(error).split())}") from None
         given = [tokenizer(line, return_tensors="pt", truncation=True) for line in lines]
         if (different := len({tuple(each["input_ids"][0].tolist()) for each in given})) < 4:
-            raise UserError(f"{texts}: {different} texts differ in their tokens; give 4, as the tokenizer takes them")
+            raise UserError(f"{texts}: {different} of {len(lines)} texts differ in their tokens; give 4 that do")
         found = inspect_heads(loaded, given)
     path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))

@@ -105,10 +105,10 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
     else:
         for run in _runs(model, inputs):
             _observe_model(model, run, layer)
-    if (n_texts := min((len(each.means) for each in layers.values()), default=0)) < 4:
-        raise UserError(f"{n_texts or 'no'} texts; give at least 4, of which every second one is judged")
+    if (n := min((len(each.means) for each in layers.values()), default=0)) < 4:
+        raise UserError(f"{n or 'no'} text{'s' * (n != 1)}; give at least 4, of which every second one is judged")
     for name, each in layers.items():
-        each.gather(n_texts, name)
+        each.gather(n, name)
     return _labelled(layers)
 
 

@@ -55,8 +55,7 @@ def on_grid(cell, known):
     masses = [alone, k**8 / of(known.log_eighth), pairs, both**2 / of(known.log_fourth)]
     masses += [both * k[:, rows] / of(known.log_first), both * k[:, columns] / of(known.log_second)]
     tilted = pairs[:, rows == columns] * (gaps - known.tilt[..., None])
-    squares = pairs * (gaps[:, rows] * gaps[:, columns] - known.spread[..., None])
-    of_m = alone * gaps, tilted, squares
+    of_m = alone * gaps, tilted, pairs * (gaps[:, rows] * gaps[:, columns] - known.spread[..., None])
     return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m)) @ CHANCES
 
 
@@ -223,8 +222,7 @@ def mean_of_control(cell, rows):
 
 def test_control_of_rows__averages_to_0_over_all_data_sets():
     rng, keys = np.random.default_rng(2), {"kind": "file", "path": "rows.csv", "response": "y", "held_out": 2}
-    tables = rng.standard_normal((2, 7, 6))
-    rows, others = (Rows(t[:5, :4], t[:5, 4], t[:5, 5], t[5:, :4], t[5:, 4]) for t in tables)
+    rows, others = (Rows(t[:5, :4], t[:5, 4], t[:5, 5], t[5:, :4], t[5:, 4]) for t in rng.standard_normal((2, 7, 6)))
     settings = {"n_features": 4, "n_keys": 3, "regression": {"kind": "fitted"}}
     settings |= {"queries": {"kind": "held_out", "count": 2}}
     cell = cell_of(head_dim=1, bandwidth=2.0, key_distribution=keys, **settings | CONTROL)

@@ -164,8 +164,7 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
             np.testing.assert_allclose(estimates, means, rtol=1e-9)
         np.testing.assert_allclose(members.gram[0], gram, rtol=1e-9)
         np.testing.assert_array_equal(inputs[0], replay(cells[0], 3)["keys"])
-        unit = np.array([1.0, 2.0]) / math.sqrt(5.0)
-        np.testing.assert_allclose(inputs[1], np.sin(unit @ inputs[0][:2]), atol=1e-9)
+        np.testing.assert_allclose(inputs[1], np.sin(np.array([1.0, 2.0]) / math.sqrt(5.0) @ inputs[0][:2]), atol=1e-9)
         np.testing.assert_allclose(inputs[2], 0.125 * (1.0 + inputs[0][0] ** 2), rtol=1e-9)
     if span.directions.size:
         drawn = np.cov(np.concatenate(SharedData(cells[0], 0, 200).keys(50, 6), axis=1))

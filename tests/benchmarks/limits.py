@@ -105,6 +105,5 @@ def operations_needed(size: Size, with_gram: bool) -> float:
     Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64)
     and six more for the power, 1 for the sum of weights, and 1 or 2 for other sums and (H + 1)/2 for the Gram matrix.
     """
-    power = {"float32": 11, "float64": 17}[size.dtype]
-    each = size.p + power + 1 + (2 + (size.heads + 1) / 2 if with_gram else 1)
+    each = size.p + {"float32": 11, "float64": 17}[size.dtype] + 1 + (2 + (size.heads + 1) / 2 if with_gram else 1)
     return size.keys * size.heads * (size.p * size.features + size.queries * each)

@@ -43,8 +43,7 @@ def cell_of(path="sklearn:diabetes", folder=".", seed=7, regression="zero", nois
 
 def stored(folder, kind, numbers=NUMBERS):
     path = folder / f"data{kind}"
-    frame = pd.DataFrame(numbers, columns=list("abcy"))
-    np.save(path, numbers) if kind == ".npy" else frame.to_csv(path, index=False)
+    np.save(path, numbers) if kind == ".npy" else pd.DataFrame(numbers, columns=list("abcy")).to_csv(path, index=False)
     return path
 
 

@@ -139,10 +139,8 @@ def test_recovery_behind_gates__is_that_from_the_whole_map(output, held):
     for t in range(n):
         for c in range(n_heads * p):
             logit = sum(data["tokens"][0, t] * data["gate_weights"][0, c // p]) / math.sqrt(d)
-            gated = projection[c] / (1.0 + math.exp(-logit))
-            table[t // held * n_heads * p + c, t * d : (t + 1) * d] = gated
-    seen = data["outputs"].ravel() @ table + 0.3 * data["noise"].ravel()
-    recovered = np.linalg.lstsq(table.T, seen, rcond=1e-12)[0]
+            table[t // held * n_heads * p + c, t * d : (t + 1) * d] = projection[c] / (1.0 + math.exp(-logit))
+    recovered = np.linalg.lstsq(table.T, data["outputs"].ravel() @ table + 0.3 * data["noise"].ravel(), rcond=1e-12)[0]
     assert found["nullity"] == len(table) - np.linalg.matrix_rank(table, tol=1e-9)
     assert found["recovery_error"] == pytest.approx(((recovered - data["outputs"].ravel()) ** 2).mean(), rel=1e-7)
 
@@ -169,8 +167,7 @@ def test_layers__are_those_of_loops(residual):
             q, k, v = ([each[h] @ x / math.sqrt(d) for x in inputs] for each in (query, key, value))
             for i in range(n):
                 kernel = [math.exp(q[i] @ k[j] / math.sqrt(p)) for j in range(n)]
-                mean = sum(kernel[j] * v[j] for j in range(n)) / sum(kernel)
-                added[i] += mean @ output[h] / math.sqrt(n_heads * p)
+                added[i] += sum(kernel[j] * v[j] for j in range(n)) / sum(kernel) @ output[h] / math.sqrt(n_heads * p)
         tokens = {"none": added, "plain": tokens + added, "scaled": tokens + added / math.sqrt(depth)}[residual]
     apart = tokens - tokens.mean(axis=0)
     assert found["token_spread"] == pytest.approx(np.linalg.norm(apart) / np.linalg.norm(tokens), rel=1e-9)

@@ -81,8 +81,7 @@ def test_rates__are_those_of_theory_and_of_the_width_those_at_which_the_mean_of_
     fall = [TICKETS["nearest_sum_theory"](4 * k, n_features=4)["log_entry_error"] for k in (10**6, 10**6 + 1)]
     assert TICKETS["nearest_sum_rate"](4) == pytest.approx((fall[1] - fall[0]) / 4, rel=1e-5)
     assert TICKETS["needed_width_rate"](2, 10**300, 10**9) == pytest.approx(2 / math.log(2), rel=1e-3)
-    z = np.linspace(-12.0, 12.0, 2001)
-    normal = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+    normal = np.exp(-0.5 * np.linspace(-12.0, 12.0, 2001) ** 2) / math.sqrt(2.0 * math.pi)
     missed = [normal @ np.exp(-2e-4 * 2.0**k * normal / math.sqrt(k / 36.0)) * 0.012 for k in range(2, 33)]
     few, many = (sum(1.0 - (1.0 - np.array(missed)) ** (8 * heads)) for heads in (16, 64))
     assert TICKETS["needed_width_rate"](2, 32, 19) == pytest.approx(2 * (many - few) / math.log(4), rel=0.03)

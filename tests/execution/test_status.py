@@ -278,8 +278,7 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
     state.first_tasks()
     assert all(account.finished for account in state.accounts) and not (main.folder / RUN).exists()
     assert not any(grid.batches for grid in plan(design, output=output, executor="serial").grids)
-    results = run(design, output=output, executor="serial")
-    assert json.loads(results.attrs["run"])["batches_computed"] == 0
+    assert json.loads(run(design, output=output, executor="serial").attrs["run"])["batches_computed"] == 0
     assert numbers(main.folder / "results.nc") == numbers(tmp_path / "whole" / "tiny" / "quick" / "results.nc")
     before = rows(output)
     # What the study has is not computed again by a share, nor copied into it.

@@ -53,8 +53,7 @@ def test_project__does_not_depend_on_grouping(precision):
     keys, projections = draw((5, 6, 3, 3, 300), precision)
     own, shared = project(keys, projections), project(keys, projections[0])
     for groups in ([1] * 5, [2, 3], [4, 1]):
-        edges = np.cumsum([0, *groups])
-        for a, b in itertools.pairwise(edges):
+        for a, b in itertools.pairwise(np.cumsum([0, *groups])):
             np.testing.assert_array_equal(project(keys[a:b], projections[a:b]), own[a:b])
             np.testing.assert_array_equal(project(keys[a:b], projections[0]), shared[a:b])
     np.testing.assert_array_equal(own[0], shared[0])

@@ -114,8 +114,7 @@ def test_theory__is_of_shared_keys_of_even_texts_and_queries_of_odd_ones_without
     found = []
     for size, shared in ((5, True), (7 if padded else 5, False)):
         layer, valid = Layer(np.random.default_rng(0)), np.arange(size) < 5
-        widths = [(0, 0), (0, 0), (0, size - 5), (0, 0)]
-        q, k = (np.pad(each, widths, constant_values=9.0) for each in (queries, keys))
+        q, k = (np.pad(each, [(0, 0), (0, 0), (0, size - 5), (0, 0)], constant_values=9.0) for each in (queries, keys))
         if not shared:
             q[::2], k[1::2] = 0.0, 0.0
         call = SimpleNamespace(query=q, key=k if shared else k.repeat(2, axis=1), scale=0.4)
@@ -186,7 +185,7 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
 @pytest.mark.parametrize("arrays, states, said", [
     ({"W_Q": W["W_Q"]}, STATES, "arrays W_Q; give W_Q and W_K"),
     ({**W, "W_V": 1}, STATES, "give W_Q and W_K"),
-    (W, STATES[:, :3], "3 texts; give at least 4"),
+    *((W, STATES[:, :n], f"{n} {text}; give at least 4") for n, text in ((1, "text"), (3, "texts"))),
     (W, STATES[..., :5], "states of 5 features, heads of 8"),
     *((W, STATES[each], "give .layer, head, feature, dimension. twice") for each in (0, np.s_[:, :, :0])),
     (W, np.where(STATES > 3, np.nan, STATES), "W_Q, W_K or states hold NaN or infinity; give finite numbers"),
@@ -201,7 +200,7 @@ def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
 def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_process):
     half = {name: each.astype("f2") for name, each in {**W, "states": STATES}.items()}  # which no file of results holds
     np.savez(tmp_path / "heads.npz", **half, causal=True)
-    expected = inspect_heads({"W_Q": half["W_Q"], "W_K": half["W_K"], "causal": True}, half["states"])
+    expected = inspect_heads({name: half[name] for name in W} | {"causal": True}, half["states"])
     done = command("inspect", "heads.npz", "--output", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "A layer is worth " in done.stdout and done.stdout.count("alike    layer") == 5
@@ -220,6 +219,7 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
     for arguments, said in (
         (("heads.npz",), "Missing option '--output'"),
         (("out", "--output", "out"), "--texts: give a file"),
+        (("heads.npz", "--texts", "none.txt", "--output", "out"), "--texts none.txt: arrays are of texts already"),
         (("n" * 300, "--output", "out"), "nnn: neither .npz nor a folder with config.json"),
         (("none.npz", "--output", "out"), "none.npz: cannot be read"),
         (("bare.npz", "--output", "out"), "bare.npz: states = None has dtype object; give real numbers, (layer, text,"),
@@ -265,7 +265,7 @@ def test_models__are_inspected_as_they_compute(tmp_path, monkeypatch, in_process
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
     transformers.BertTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for gap, status, said in (("", 2, "1 texts differ in their tokens"), (" ", 0, "")):  # ab is one unknown word
+    for gap, status, said in (("", 2, "1 of 4 texts differ in their tokens"), (" ", 0, "")):  # ab is one unknown word
         (tmp_path / "texts.txt").write_text("\n".join(gap.join(text) for text in ("ab", "ca", "cb", "bb")))
         done = in_process("inspect", ".", "--texts", "texts.txt", "--output", "out")
         assert done.returncode == status and said in done.stderr, done.stderr

@@ -229,9 +229,8 @@ def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradict
 
 def judged(values, mcse: float, **entries):
     """The verdict on a mean over settings, each with two levels of a factor."""
-    signs = np.tile([1.0, -1.0], 32) / 8.0
     accounts = [
-        account({"n": float(k), "angle": angle}, value + angle, mcse * signs, seed=k)
+        account({"n": float(k), "angle": angle}, value + angle, mcse * np.tile([1.0, -1.0], 32) / 8.0, seed=k)
         for k, value in enumerate(values)
         for angle in (0.0, 90.0)
     ]
@@ -255,8 +254,7 @@ def test_mean_over_a_domain__has_the_spread_between_settings_as_its_error():
     assert step.statistic == "mean over 16 settings of mse at angle = 90 minus angle = 0"
     assert judged(values[:15], 1e-6, kind="larger_than").decisive.reason.startswith("15 blocks of replicates or draws")
     # Settings that are all alike do not prove that the domain is.
-    alike = judged(np.zeros(16), 0.0, kind="equals", value=0.0, margin=0.1, where={"angle": 0.0})
-    assert alike.verdict == "undecided"
+    assert judged(np.zeros(16), 0.0, kind="equals", value=0.0, margin=0.1, where={"angle": 0.0}).verdict == "undecided"
 
 
 @pytest.mark.parametrize("law", ["exponential", "lognormal"])
