@@ -90,8 +90,7 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
     digest = hashlib.blake2b(json.dumps([[stated, drawn_from], name]).encode(), digest_size=16).digest()
     rng = np.random.default_rng(int.from_bytes(digest))
     fresh = ("seed",) if "functions" in base or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
-    found: list[list[Cell]] = []
-    known: set[str] = set()
+    found, known = list[list[Cell]](), set[str]()
     for _ in range(TRIES * grid.cells):
         drawn = {setting: law.draw(rng) for setting, law in grid.domain.items()}
         seeds = {each: int(rng.integers(1 << 62)) for each in fresh}
@@ -111,8 +110,7 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
 
 
 def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[str, Any]) -> list[Cell]:
-    made: dict[tuple[str, str], Any] = {}  # by name and content: each is validated once
-    cells = []
+    cells, made = list[Cell](), dict[tuple[str, str], Any]()  # by name and content: each is validated once
     fixed: dict[str, Steps] = {setting: ["grids", name, "settings", setting] for setting in grid.settings}
     fixed |= {setting: ["grids", name, "domain", setting] for setting in drawn}
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):

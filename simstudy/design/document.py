@@ -66,8 +66,7 @@ def _levels(value: Any) -> Any:
     bounds = bounds if isinstance(bounds, list) and all(type(bound) is int for bound in bounds) else []
     if value.keys() != {"range"} or not 2 <= len(bounds) <= 3 or 0 in bounds[2:]:
         raise refusal("must be a list, or { range = [first, stop] } or [first, stop, step]")
-    numbers = range(*bounds)
-    if numbers[MAX_CELLS:]:
+    if (numbers := range(*bounds))[MAX_CELLS:]:
         raise refusal(f"must be a range of {MAX_CELLS} numbers at most")
     return list(numbers)
 

@@ -36,15 +36,14 @@ ATTRIBUTES = (
 
 
 @functools.cache
-def setting(name: str) -> tuple[str, str, str]:
+def setting(name: str) -> tuple[str, ...]:
     """Words, symbol and unit of a setting, or a parameter (``normaliser.power``), by the title of its field if any."""
     own, _, parameter = name.partition(".")
     fields = [TABLES[TABLE_OF[own]].model_fields[own]] if own in TABLE_OF else []
     records = [record.model_fields for each in fields for record in records_in(each.annotation)]
     fields = [of[parameter] for of in records if parameter in of] if parameter else fields
     titles = [each.title for each in fields if each.title] or [re.sub("[._]", " ", name)]
-    words, symbol, unit = [*(part.strip() for part in titles[0].split("|")), "", ""][:3]
-    return words, symbol, unit
+    return (*(part.strip() for part in titles[0].split("|")), "", "")[:3]
 
 
 class Variable(NamedTuple):

@@ -77,9 +77,8 @@ def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[s
     n_heads = bias.shape[-1]
     average, pairs = averages(means, target, overlap)
     values = measures_of(average, combine, names)
-    weights = values["combination_weight"]
+    weights, (rows, columns) = values["combination_weight"], pairs_of(n_heads)
     outer = weights[:, :, None] * weights[:, None] * overlap
-    rows, columns = pairs_of(n_heads)
     second = (products @ (outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))[:, :, None])[..., 0]
     of_bias = np.einsum("cqh,cqh->cq", bias @ outer, bias)
     squared_bias = of_bias + _of_excess(weights[:, None], bias * target[..., None], target**2)

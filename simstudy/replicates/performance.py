@@ -91,9 +91,11 @@ def performance(
     # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
     biases = {n: np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
     quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
-    for name, error in quadratic.items():
-        found.mcse[name] = np.hypot(found.mcse[name], error)
+    found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items()})
     found.remainder.update({name: float(error) for name, error in quadratic.items() if error.ndim == 0})
+    # Of events that all replicates have, or none, blocks show no error: that of failures is as of so few.
+    few = np.array(np.sqrt(2.0 * (found.n_replicates + 2)) / (found.n_replicates + 4) ** 1.5)
+    found.mcse.update({name: few for name in ("coverage", "rejection_rate") if whole.get(name) in (0.0, 1.0)})
     return found._replace(block_length=int(lengths[0]))
 
 

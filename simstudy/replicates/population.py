@@ -68,8 +68,7 @@ def draws_of(cell: Cell, blocks: Moments, first: int = 0) -> list[Draw]:
         of, rows = failed // cell.simulation.batch_size - first, enumerate(zip(n_defined, *sums, strict=True))
         alone = (Moments._make([*own, blocks.control_sum, targets[k], failed[of == k]]) for k, own in rows)
         return [draw for number, each in enumerate(alone, first) for draw in draws_of(cell, each, number)]
-    used = n_defined[0] > 0
-    if (n := np.count_nonzero(used)) < 2:  # blocks, which an estimate without bias takes
+    if (n := np.count_nonzero(used := n_defined[0] > 0)) < 2:  # blocks, which an estimate without bias takes
         return [Draw(int(n_defined.sum()), None, failed)]
     some = Moments._make([*(np.compress(used, each, axis=1) for each in (n_defined, *sums)), *blocks[4:]])
     bias, products, statistics = (each.reshape(-1, *each.shape[2:]) for each in means_of(some, axis=1))

@@ -113,8 +113,7 @@ def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method,
 
 
 def test_methods__see_the_same_data(tmp_path):
-    where = {"n": N, "method": "plain"}
-    apart = {"kind": "equals", "margin": 1e-9, "where": where, "versus": {"method": "shifted"}}
+    apart = {"kind": "equals", "margin": 1e-9, "where": {"n": N, "method": "plain"}, "versus": {"method": "shifted"}}
     told = {"bias": 1.0, "largest": -1.0}
     claims = {name: {**apart, "measure": name, "value": value} for name, value in told.items()}
     factors = {"n": [N], "shift": [0.5]}
@@ -175,6 +174,18 @@ def test_zip_figure__has_the_intervals_of_the_first_replicates(tmp_path):
     refuses("principal-angles: no grid of functions", simstudy.estimates, "principal-angles")
 
 
+def test_share_of_events__that_all_replicates_have_or_none_is_as_uncertain_as_one_of_few(tmp_path):
+    """By Agresti and Coull: without an error, any precision wanted of rare events would pass for reached."""
+    wanted = dict.fromkeys(("rejection_rate", "coverage"), 5e-4)
+    twice = {"sure": lambda x: {"reject": x[:, 0] > 0.0, "lower": 2 * x.mean(-1), "upper": 2 * x.mean(-1) + 20}}
+    how = {"factors": {"n": [N], "shift": [-9.0, 9.0]}, "max_replicates": 32 * BATCH, "mcse": wanted}
+    found = study(tmp_path, methods=twice, measures=[*wanted], **how)
+    assert (found.n_replicates == 16 * BATCH).all()
+    for name in wanted:
+        assert {*found[name].sel(source="empirical").values} == {0.0, 1.0}
+        assert found[f"{name}_mcse"].values == pytest.approx(np.sqrt(2.0) / (16 * BATCH), rel=0.05)
+
+
 def bounded(draw, n, limit):
     return {"x": draw.normals(n).clip(-limit, limit), "truth": 0.0}
 
@@ -222,6 +233,7 @@ def n_failed(x):
     ({"measures": [fragile], "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*fragile raises"),
     ({"methods": {"odd": lambda x: {"reject": x[:, 0]}}, "measures": ["rejection_rate"]}, "reject beyond 0 and 1"),
     ({"methods": {"odd": lambda x: {"se": x[:, 0]}}, "measures": ["model_se"]}, "se below 0; give standard errors"),
+    ({"methods": {"odd": lambda x: {"lower": x[:, 0], "upper": -9.0}}, "measures": ["coverage"]}, "lower above upper"),
     ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType of shape ..; give real"),
     ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
     ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),

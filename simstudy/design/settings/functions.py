@@ -378,6 +378,8 @@ class Functions(OwnCode):
                     self.refuse(f"{function} gives reject beyond 0 and 1; give truth values or probabilities")
                 if needs == ("se",) and (given[0] < 0.0).any():
                     self.refuse(f"{function} gives se below 0; give standard errors, NaN where there is none")
+                if needs[:1] == ("lower",) and ((given[1] < given[0]) & (given[0] < np.inf)).any():
+                    self.refuse(f"{function} gives lower above upper; give the lower end first")
                 numbers[name] = measure(*given)
             numbers[name] = self.real(f"{function} gives {name} as", numbers[name], shape, _COMPONENTS)
         return numbers

@@ -204,8 +204,7 @@ def validated(
 
 def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps], Steps]) -> Problem:
     kind, location, value, context = detail["type"], detail["loc"], detail["input"], detail.get("ctx", {})
-    steps: Steps = []
-    node = raw
+    steps, node = Steps(), raw
     for step in location:
         with contextlib.suppress(TypeError, LookupError):  # kinds of alternatives stand between the keys
             node = node[step]
