@@ -129,7 +129,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
         state = file.stat() if file.exists() else None  # `read_tree` refuses one that is missing
         part = _stored(file, state and (state.st_mtime_ns, state.st_size))
         same = all(part.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
-        if same and part.attrs["numbers"] != results.attrs["numbers"]:
+        if same and part.attrs["numbers"] != results.attrs.get("numbers"):
             raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
         rows = enumerate(coordinates_of(part) if same else ())
         places = [place for place, each in rows if all(text_of(row, name) == text_of(each, name) for name in each)]

@@ -111,8 +111,7 @@ def nw_ensemble(
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]
     if logits == "distance" and np.array_equal(weights, own):
         # No distance changes, and none loses digits to what all keys have in common.
-        common = common_part(x)
-        x, points = x - common, points - common
+        x, points = x - (common := common_part(x)), points - common
     keyed = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)

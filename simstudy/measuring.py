@@ -164,6 +164,9 @@ def performance(
         negative = "se: below 0 in some row; give standard errors, and leave empty what is none"
         raise UserError(negative if (errors < 0.0).any() else said)
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
+    told = isinstance(truth, str) and truth in table and table.duplicated(index).any()
+    # The truth is a factor, unless each data set has a truth of its own.
+    index += [truth] if told and table.groupby(truth)["dataset"].nunique().min() > 1 else []
     if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
     if (empty := table[index].isna().sum()).any():

@@ -44,8 +44,7 @@ def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
         shown, default = name, field.get_default(call_default_factory=True, validated_data={})
         if not field.is_required():
             given = getattr(default, "kind", default)
-            value = list(given) if isinstance(given, tuple) else given
-            value = str(given).lower() if isinstance(given, bool) else value
+            value = list(given) if isinstance(given, tuple) else str(given).lower() if type(given) is bool else given
             shown = name if given in (None, {}, (), "") else f"{name} = {value}"
         of_kinds = any(map(tags, records_in(field.annotation)))
         others = [] if of_kinds else [text for text in literals(field.annotation) if text != default]

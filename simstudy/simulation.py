@@ -161,8 +161,7 @@ def simulate(
         for file, content in zip(FILES, (text, written.text), strict=True):
             folder.write(file, content.encode())
 
-    loaded = load_design(written, confirm=how.pop("confirm", None))
-    return run_loaded(loaded, output=output, prepare=write, **how)
+    return run_loaded(load_design(written, confirm=how.pop("confirm", None)), output=output, prepare=write, **how)
 
 
 def _require(kind: Any, wanted: str, given: Mapping[str, Any]) -> None:
@@ -218,8 +217,7 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
         if (n := sum(each.kind is not each.KEYWORD_ONLY for each in named)) < len(stated):
             stated.insert(n, "*")
         texts.append(f"def {name}({', '.join(stated)}):\n    return _call({digest!r}, locals(), {first})")
-    text = "\n\n\n".join(texts) + "\n"
-    BY_VALUE[text] = pickled
+    BY_VALUE[text := "\n\n\n".join(texts) + "\n"] = pickled
     return text
 
 

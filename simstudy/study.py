@@ -344,7 +344,8 @@ class Findings:
         """Figures that the design declares, by name, or the one that shows its first claim or measure."""
         from simstudy.report.page import figures_of
 
-        return figures_of(declared(self._results.attrs["design"], self._results.attrs["profile"]), self._results)
+        stated = (self._results.attrs[name] for name in ("design", "profile", "confirmation_digest"))
+        return figures_of(declared(*stated), self._results)
 
     def plot(self, figure: str | None = None) -> Plot:
         """Draw one of the ``figures``, by default the first.

@@ -147,8 +147,7 @@ def test_measures_of_means_and_the_table__are_those_of_numpy(tmp_path):
     }
     cell = {"n": 5, "by": 0.5, "estimator": "shrunk"}
     for name, of in value.items():
-        jackknife = [of(np.delete(e, k), np.delete(se, k)) for k in range(len(e))]
-        error = np.sqrt(len(e) - 1) * np.std(jackknife)
+        error = np.sqrt(len(e) - 1) * np.std([of(np.delete(e, k), np.delete(se, k)) for k in range(len(e))])
         assert grid[name].sel(cell).item() == pytest.approx(of(e, se), abs=0.1 * error), name
         assert errors[name].sel(cell).item() == pytest.approx(error, rel=0.35), name  # of 64 blocks
     of_table = simstudy.performance(table, reference="mean").sel(replicates="common", estimator="shrunk", n=5, by=0.5)
@@ -190,6 +189,12 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
 
 def numbered(draw, dataset):
     return {"self": draw.normals(dataset)}
+
+
+@pytest.mark.parametrize("truth", [-0.5, 0.0])
+def test_truth_that_is_a_factor__has_measures_at_each_of_its_levels(truth):
+    found = measured(pd.concat([long(RELHAZ).assign(effect=each) for each in (-0.5, 0.0)]), truth="effect")
+    assert found.sel(effect=truth, drop=True).equals(measured(long(RELHAZ), truth=truth))
 
 
 def test_factor_that_is_a_column_of_estimates__is_refused(tmp_path):

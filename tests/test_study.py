@@ -14,7 +14,7 @@ import simstudy
 from simstudy import __main__ as process
 from simstudy.data import addresses
 from simstudy.data.addresses import Role
-from simstudy.design.load import load_design
+from simstudy.design.load import declared, load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution.store import store_of
@@ -189,8 +189,10 @@ def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_els
         assert len({each.cell.model_dump_json(exclude={"simulation": {"seed"}}) for each in cells}) == 1
     assert max({cell.cell.simulation.seed for cell in confirmed.cells}) < 2**63
     by_seed = edited(EVERYTHING, "versus = { noise_sd", "where = { seed = 7 }\nversus = { noise_sd")
-    said = r"claims.by-seed.where = \{'seed': 7\}: selects nothing; there is seed = "
-    refuses(said, load_design, write_design(tmp_path, by_seed), confirm="a text")
+    both = [load_design(write_design(tmp_path, by_seed), confirm=text) for text in (None, "a text")]
+    chosen = [[of.cell.simulation.seed == each.claims["by-seed"].where["seed"] for of in each.cells] for each in both]
+    assert any(chosen[0]) and chosen[0] == chosen[1]
+    assert declared(by_seed, "quick", both[1].confirmation.digest).claims == both[1].claims
 
 
 def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(tmp_path, tiny, in_process):

@@ -64,15 +64,11 @@ def load_design(
         drawn_from = confirm and [text, confirm]
         cells = [each for name in document.grids for each in plan_grid(document, name, files, drawn_from)]
         confirmation = None if confirm is None else _confirm(cells, text, confirm)
-        require_answerable(document, cells)
+        require_answerable(_reseed(document, confirmation.digest) if confirmation else document, cells)
     except DesignError as error:
-        problems = [
-            each._replace(path=f"profiles.{profile}.{each.path}")
-            if f"{each.path}.".startswith(tuple(own + mark for own in replaced for mark in ".["))
-            else each
-            for each in error.problems
-        ]
-        raise DesignError(place, problems) from None
+        of, own = f"profiles.{profile}.", tuple(path + mark for path in replaced for mark in ".[")
+        found = [each._replace(path=of * f"{each.path}.".startswith(own) + each.path) for each in error.problems]
+        raise DesignError(place, found) from None
     stated = {**dict(document), "profile": profile, "text": text, "path": path, "confirmation": confirmation}
     return Design(**stated, cells=tuple(cells))
 
@@ -84,15 +80,24 @@ def _confirm(cells: list[PlannedCell], design: str, text: str) -> Confirmation:
     """
     if not (isinstance(text, str) and text.strip() and text.isprintable()):
         raise UserError(f"confirm = {text!r:.80}: cannot be shown; give a text of printable characters in one line")
-
-    def digest_of(*parts: Any) -> str:
-        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
-
-    digest = digest_of(design, sorted({piece.code.text for each in cells for _, piece in each.cell.own}), text)
+    digest = _digest_of(design, sorted({piece.code.text for each in cells for _, piece in each.cell.own}), text)
     for number, each in enumerate(cells):
-        seed = int(digest_of(digest, each.cell.simulation.seed), 16) >> 1  # below 2⁶³, as all
+        seed = int(_digest_of(digest, each.cell.simulation.seed), 16) >> 1  # below 2⁶³, as all
         cells[number] = each.model_copy(update={"cell": each.cell.with_simulation(seed=seed)})
     return Confirmation(text=text, digest=digest)
+
+
+def _digest_of(*parts: Any) -> str:
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+def _reseed(document: Document, digest: str) -> Document:
+    """Let claims and figures select cells by the seeds that a confirmed run has in the place of those stated."""
+    for entry in (*document.claims.values(), *document.figures.values()) if digest else ():
+        for selection in (getattr(entry, field, None) or {} for field in ("where", "versus", "stands")):
+            if isinstance(stated := selection.get("seed"), int):
+                selection["seed"] = int(_digest_of(digest, stated), 16) >> 1
+    return document
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
@@ -116,15 +121,14 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
     return {profile: load_design(design, profile, trust) for profile in profiles_of(design) or ("quick",)}
 
 
-def declared(text: str, profile: str) -> Document:
-    """Declarations of a design, from its text as results hold it: valid, or there were none.
+def declared(text: str, profile: str, confirmed: str = "") -> Document:
+    """Declarations of a design, from its text and digest as results hold them: valid, or there were none.
 
     Functions of the study are not run: numbers of claims that they give are 1.
     """
-    context = SimpleNamespace(number=lambda function, parameters: 1.0)
     tables = parse("design", text)
     _overlay(tables, _changes(tables, profile))
-    return Document.model_validate(tables, context=context)
+    return _reseed(Document.model_validate(tables, context=SimpleNamespace(number=lambda *_: 1.0)), confirmed)
 
 
 def profiles_of(design: Source) -> tuple[str, ...]:
@@ -230,8 +234,7 @@ def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
     if isinstance(profiles, dict) and profile not in profiles and tables.keys() <= Document.model_fields.keys():
         remedy = f"no such profile; the design has: {', '.join(profiles) or 'none; add [profiles.' + profile + ']'}"
         raise mistake("profiles", profile, remedy)
-    changes = profiles.get(profile) if isinstance(profiles, dict) else None
-    return changes if isinstance(changes, dict) else {}
+    return changes if isinstance(profiles, dict) and isinstance(changes := profiles.get(profile), dict) else {}
 
 
 def _overlay(tables: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
