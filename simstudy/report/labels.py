@@ -103,8 +103,7 @@ def with_error(estimate: float, mcse: float) -> str:
     if scale <= 5 and decimals <= (6 if scale < -1 else 9):
         return f"{_rounded(estimate, decimals)} ± {_rounded(mcse, decimals)}"
     if decimals + scale <= 8:
-        pair = (_rounded(value, decimals + scale, scale) for value in (estimate, mcse))
-        return f"({' ± '.join(pair)})e{scale}"
+        return f"({' ± '.join(_rounded(value, decimals + scale, scale) for value in (estimate, mcse))})e{scale}"
     return f"{number(estimate, 8)} ± {number(mcse, 1, 'e')}"
 
 

@@ -153,9 +153,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
         results = cells_of(read_results(store))
         require_same_design(results, design, store)
         pictures = figure_files(results, design, 1)  # all of them would be too large
-        own = store.folder / PAGE
         # Relative, so that the folder of all studies can be moved or published as it is.
-        link = quote(own.relative_to(output).as_posix()) if PAGE in store.files.names() else ""
+        link = quote((store.folder / PAGE).relative_to(output).as_posix()) if PAGE in store.files.names() else ""
         studies.append(describe(results, design, pictures) | {"own_page": link})
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
@@ -206,8 +205,7 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
     """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
     # A PNG file states its pixels at a fixed place (ISO/IEC 15948, IHDR chunk); the web has 96 of them to an inch.
     width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // labels.RESOLUTION for at in (16, 20))
-    data = base64.b64encode(picture).decode()
-    return {"name": name, "title": title, "width": width, "height": height, "data": data}
+    return {"name": name, "title": title, "width": width, "height": height, "data": base64.b64encode(picture).decode()}
 
 
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:

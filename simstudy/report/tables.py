@@ -172,8 +172,7 @@ def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
 def comparison_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each comparison of each claim, all digits kept."""
     names = [name for name, variable in VARIABLES.items() if variable.dims == ("comparison",)]
-    columns = {name.removeprefix("comparison_"): results[name].values for name in names if name in results}
-    return pd.DataFrame(columns)
+    return pd.DataFrame({name.removeprefix("comparison_"): results[name].values for name in names if name in results})
 
 
 def csv_of(frame: pd.DataFrame) -> str:

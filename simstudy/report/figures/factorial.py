@@ -130,8 +130,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
             rows = positions(part, loops) + min(APART, 0.8 / n_hues) * look.place
             values, theory = by_source(part, figure.y, "empirical"), shared.theory_of(part, figure.y)
             axes.hlines(rows, target, values, color=look.colour, linewidth=1.4, label="stick")
-            bars = COVERAGE * part[f"{figure.y}_mcse"].values
-            shared.draw_marks(axes, look, values, rows, xerr=bars, capsize=2.5)
+            shared.draw_marks(axes, look, values, rows, xerr=COVERAGE * part[f"{figure.y}_mcse"].values, capsize=2.5)
             if np.isfinite(theory).any():
                 axes.plot(theory, rows, label="theory", **_THEORY)
         axes.axvline(target, color=NEUTRAL, linewidth=1.0, label="target")

@@ -135,7 +135,10 @@ def settle_y(panels: Sequence[Axes], scale: str, text: str) -> list[str]:
     limits = np.array([axes.get_ylim() for axes in drawn]).reshape(-1, 2)
     ends = np.log(limits) if scale == "log" else limits
     if len(drawn) and np.diff(ends).min() >= np.ptp(ends) / 8:
-        limits[:] = limits[:, 0].min(), limits[:, 1].max()
+        # A margin on each side, of all panels together: that of a panel may be narrower than half of a mark.
+        inside = ends + np.diff(ends) / 22 * [1, -1]
+        joined = [inside.min(), inside.max()] + np.ptp(inside) / 20 * np.array([-1, 1])
+        limits[:] = np.exp(joined) if scale == "log" else joined
     for axes, (low, high) in zip(drawn, limits.tolist(), strict=True):
         axes.set_ylim(0.0 if scale == "linear" and 0 < low <= CLOSE_TO_ZERO * high else low, high)
     label_y(panels, text)
@@ -170,9 +173,11 @@ class Look(NamedTuple):
 
 
 def draw_marks(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
-    """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``."""
+    """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``; no mark hides another at its place."""
     style = {"elinewidth": 1.1, "markeredgewidth": 1.3, "zorder": 3} | style
-    axes.errorbar(x, y, fmt=look.marker, color=look.colour, markerfacecolor="white", **style)
+    filled = {name: style[name] for name in ("markersize", "transform") if name in style}
+    axes.plot(x, y, look.marker, color="white", zorder=style["zorder"] + 0.05, **filled)  # above bars, below all marks
+    axes.errorbar(x, y, fmt=look.marker, color=look.colour, markerfacecolor="none", **style)
 
 
 def levels_of(cells: xr.Dataset, factor: str | None) -> list[Any]:

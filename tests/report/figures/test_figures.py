@@ -81,6 +81,10 @@ def test_curve__has_panels_all_points_with_bars_of_1_96_mcse_and_theory_with_a_g
     assert with_gap.get_color() == first.lines[0].get_color() != exact.get_color() == leading.get_color()
     assert exact.get_linewidth() > 3 * leading.get_linewidth() and exact.get_alpha() < 0.5
     assert "broad pale line: exact theory at any n" in reading(drawing)
+    # The inside of marks hides lines and bars, and no mark of another colour at the same place.
+    insides = [line.get_zorder() for line in axes.lines if line.get_color() == "white"]
+    assert first.lines[2][0].get_zorder() < min(insides) <= max(insides) < first.lines[0].get_zorder()
+    assert {bar.lines[0].get_markerfacecolor() for bar in (first, second)} == {"none"}
 
 
 def test_curve__joins_no_points_that_exact_theory_joins_sorts_by_x_and_marks_theory_without_neighbours(results):
@@ -206,8 +210,7 @@ def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(lead
 
 @pytest.mark.parametrize(("times", "told"), [(3, "195 %"), (300, "2.94e4 %")])
 def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(leading, times, told):
-    cells = chosen(single(), leading)
-    values = cells.correlation.sel(source="leading").values.copy()
+    values = chosen(single(), leading).correlation.sel(source="leading").values.copy()
     values[3] /= times
     drawing = draw(single(), "f", with_levels(leading, "leading", values))
     (strip,) = strips(drawing)
@@ -233,6 +236,9 @@ def test_axis__begins_at_zero_where_that_costs_little_panels_say_what_they_do_an
     apart.draw_without_rendering()
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
     assert "axes of their own" not in reading(draw(single(where=where, panel="regression"), "f", leading))
+    # On one axis no mark is cut off, also where the largest is that of the panel with the least range.
+    high = near.assign_coords(regression=("cell", ["a"] * 4 + ["b"] * 3)).assign(correlation=1.0 - near.correlation)
+    assert panels(draw(single(where={}, panel="regression"), "f", high))[0].get_ylim()[1] > 1.03 * 0.65
     cells = chosen(single(), leading).isel(cell=np.tile(np.arange(7), 2))
     levels = np.geomspace(1, 2, 7)
     cells = cells.assign_coords(spread=("cell", np.concatenate([levels, levels * 1.04]).round(3)))
@@ -245,8 +251,7 @@ def test_axis__begins_at_zero_where_that_costs_little_panels_say_what_they_do_an
 def split_design():
     factors = {"regression": ["zero", {"kind": "ridge", "amplitude": 2.0}], "noise_sd": [0.5, 1.0, 2.0]}
     factors |= {"bandwidth": [0.4, 0.8], "head_dim": [1, 2, 4, 8]}
-    settings = {"n_heads": 2, "n_keys": 100, "arrangement": "haar"}
-    return with_grid("split", {"settings": settings, "factors": factors})
+    return with_grid("split", {"settings": {"n_heads": 2, "n_keys": 100, "arrangement": "haar"}, "factors": factors})
 
 
 @pytest.fixture(scope="module")
@@ -338,8 +343,7 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row_and_p
     shown = draw(figure, "f", split).axes
     for axes, regression in zip(shown, dict.fromkeys(cells_where(split, "split").regression.values), strict=True):
         sticks = [item for item in axes.collections if item.get_label() == "stick"]
-        drawn = zip(sticks, bars(axes), lines(axes, "theory"), (0.4, 0.8), strict=True)
-        for stick, bar, told, bandwidth in drawn:
+        for stick, bar, told, bandwidth in zip(sticks, bars(axes), lines(axes, "theory"), (0.4, 0.8), strict=True):
             cells = cells_where(split, "split", regression=regression, bandwidth=bandwidth)
             estimates, leading, exact = (cells.mse.sel(source=name).values for name in ("empirical", *THEORIES[::-1]))
             ends = np.array(stick.get_segments())[:, :, 0]
