@@ -23,13 +23,13 @@ def students_of(z: ArrayLike, skewness: ArrayLike, degrees: ArrayLike) -> Array:
     return np.asarray(np.where(np.abs(skewness) < 1e-8, corrected, inverse))
 
 
-def widening(skewness: Any, concentration: Any, n_blocks: Any) -> Array:
+def widening(skewness: Any, concentration: Any, n_blocks: Any, fewest: Any = FEWEST) -> Array:
     """Return printed over standard errors, of sums of third and fourth powers of contributions; NaN with too few."""
     n = np.asarray(n_blocks, float)
     # Satterthwaite's degrees of freedom, halved: of few blocks with heavy tails the largest are not seen.
     degrees = np.clip(1.0 / np.maximum(concentration - 1.0 / np.maximum(n, 1.0), 1e-300), 1.0, np.maximum(n - 1.0, 1.0))
     sides = (students_of(COVERAGE, sign * np.asarray(skewness, float), degrees) for sign in (1.0, -1.0))
-    return np.asarray(np.where(n < FEWEST, np.nan, np.maximum(*sides) / COVERAGE))
+    return np.asarray(np.where(n < np.minimum(fewest, FEWEST), np.nan, np.maximum(*sides) / COVERAGE))
 
 
 def widening_of(share: Any) -> Array:

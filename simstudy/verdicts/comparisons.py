@@ -90,8 +90,7 @@ def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
     share = "" if len(valid) == len(of.chosen) else f", one of {len(valid)} cells with theory among {len(of.chosen)}"
     for cell in valid:
         ratio = of.estimates.combine({cell: 1.0 / theory.values[cell]})
-        numerical = ratio.value * theory.errors[cell] / theory.values[cell]
-        ratio = ratio._replace(mcse=np.hypot(ratio.mcse, numerical))
+        ratio = ratio._replace(mcse=np.hypot(ratio.mcse, ratio.value * theory.errors[cell] / theory.values[cell]))
         text = f"{claim.measure} / {claim.source}{of.place(cell)}{share}"
         yield inside(text, ratio, (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
 

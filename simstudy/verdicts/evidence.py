@@ -75,7 +75,8 @@ class Contrast(NamedTuple):
     @property
     def widening(self) -> Any:
         """Error as it is printed, over the standard error: at one look Student's t is taken as it is."""
-        return 1.0 if np.any(self.one_look) else widening(self.skewness, self.concentration, self.degrees + 1)
+        of = self.skewness, self.concentration, self.degrees + 1, self.fewest
+        return 1.0 if np.any(self.one_look) else widening(*of)
 
     @property
     def error(self) -> Any:

@@ -253,8 +253,7 @@ def test_risk_of_two_keys__is_a_double_integral(problem, sharpness):
     else:
         risk = squares
         for (share, p), (_, q) in zip(harmonic(problem, d, u), harmonic(problem, d, v), strict=True):
-            sums = first * p + (1 - first) * q
-            risk = risk + share * (1 - 2 * sums + squares + 2 * first * (1 - first) * p * q)
+            risk = risk + share * (1 - 2 * (first * p + (1 - first) * q) + squares + 2 * first * (1 - first) * p * q)
     assert TEMPERATURE["exact_risk"](problem, d, 2, sharpness) == pytest.approx(weights @ risk @ weights, rel=1e-5)
 
 

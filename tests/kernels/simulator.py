@@ -15,8 +15,7 @@ from numba.cuda.simulator.kernelapi import FakeCUDAShared
 
 def array(self, shape, dtype, alignment=None):
     """One array for each line that asks for one, as the simulator has, with any alignment."""
-    line = traceback.extract_stack()[-2][:2]
-    return self._allocations.setdefault(line, np.empty(shape, dtype))
+    return self._allocations.setdefault(traceback.extract_stack()[-2][:2], np.empty(shape, dtype))
 
 
 def run(self, grid_point, *arguments):
