@@ -63,14 +63,14 @@ def load_design(
         require_few_cells(document)
         drawn_from = confirm and [text, confirm]
         cells = [each for name in document.grids for each in plan_grid(document, name, files, drawn_from)]
-        confirmation = None if confirm is None else _confirm(cells, text, confirm)
-        require_answerable(_reseed(document, confirmation.digest) if confirmation else document, cells)
+        confirmed = None if confirm is None else _confirm(cells, text, confirm)
+        require_answerable(_reseed(document, confirmed.digest) if confirmed else document, cells)
     except DesignError as error:
-        of, own = f"profiles.{profile}.", tuple(path + mark for path in replaced for mark in ".[")
-        found = [each._replace(path=of * f"{each.path}.".startswith(own) + each.path) for each in error.problems]
-        raise DesignError(place, found) from None
-    stated = {**dict(document), "profile": profile, "text": text, "path": path, "confirmation": confirmation}
-    return Design(**stated, cells=tuple(cells))
+        for number, each in enumerate(problems := [*error.problems]):
+            if any(f"{each.path}.".startswith((path + ".", path + "[")) for path in replaced):
+                problems[number] = each._replace(path=f"profiles.{profile}.{each.path}")
+        raise DesignError(place, problems) from None
+    return Design(**dict(document), profile=profile, text=text, path=path, confirmation=confirmed, cells=tuple(cells))
 
 
 def _confirm(cells: list[PlannedCell], design: str, text: str) -> Confirmation:
