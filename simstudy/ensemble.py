@@ -192,13 +192,9 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
         If the projections have the wrong shape or rank, hold NaN or infinity, or the bandwidth is not positive.
     """
     b = np.nan if bandwidth is None else positive("bandwidth", bandwidth)
-    return xr.DataArray(
-        geometry.diversity_indices(_projections(projections, full_rank=True), b),
-        dims="index",
-        coords={"index": list(geometry.GEOMETRIC_INDICES)},
-        name="hdi",
-        attrs=_about("head diversity indices", "1", "see simstudy.data.geometry.diversity_indices"),
-    )
+    indices = geometry.diversity_indices(_projections(projections, full_rank=True), b)
+    names, about = geometry.GEOMETRIC_INDICES, "see simstudy.data.geometry.diversity_indices"
+    return xr.DataArray(indices, {"index": list(names)}, "index", "hdi", _about("head diversity indices", "1", about))
 
 
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:

@@ -19,7 +19,7 @@ from simstudy.design.settings.records import hint
 from simstudy.errors import UserError
 from simstudy.formulas import covers
 from simstudy.judging.table import real
-from simstudy.results import ESTIMATOR, METHOD
+from simstudy.results import ESTIMATOR, METHOD, SPARSE
 from simstudy.study import require_trust
 
 RESULTS = ("estimate", "se", "lower", "upper", "reject", "truth")
@@ -133,8 +133,8 @@ def performance(
     Returns
     -------
     xarray.Dataset
-        Measures by name, and their errors as ``NAME_mcse``, along ``estimator`` (the methods), the factors, and
-        ``replicates``: the data sets ``available`` from each method, and those ``common`` to all methods.
+        Measures by name, and their errors as ``NAME_mcse``, along ``estimator`` (the methods), the factors (``cell``
+        if few of all combinations are there), and ``replicates``: ``available`` from each method, ``common`` to all.
 
     Raises
     ------
@@ -164,9 +164,8 @@ def performance(
         negative = "se: below 0 in some row; give standard errors, and leave empty what is none"
         raise UserError(negative if (errors < 0.0).any() else said)
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
-    told = isinstance(truth, str) and truth in table and table.duplicated(index).any()
-    # The truth is a factor, unless each data set has a truth of its own.
-    index += [truth] if told and table.groupby(truth)["dataset"].nunique().min() > 1 else []
+    several = isinstance(truth, str) and truth in table and table.groupby(truth)["dataset"].nunique().min() > 1
+    index += [truth] if several and table.duplicated(index).any() else []  # a factor, where rows differ in it alone
     if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
     if (empty := table[index].isna().sum()).any():
@@ -182,7 +181,7 @@ def performance(
     if (found := table[index].nunique().drop(["dataset", ESTIMATOR])).max() * 2 * len(methods) > max(100, len(table)):
         raise UserError(f"{found.idxmax()}: another level in nearly every row, so no factor; drop the column")
     # Which rows there are stands in a column that is no factor's.
-    given = table.assign(failure=1.0).set_index(index).to_xarray()
+    given = _along(index, table.assign(failure=1.0))
     there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
     freedom = given[df] if isinstance(df, str) else np.inf if df in (None, np.inf) else positive("df", df)
     defined = there & np.isfinite(arrays["estimate"])
@@ -196,6 +195,16 @@ def performance(
     with np.errstate(invalid="ignore", divide="ignore"):  # of combinations without data sets
         parts = [_measures(arrays, counts, there, reference) for counts in (defined, common)]
     return xr.concat(parts, xr.Variable("replicates", ["available", "common"]), data_vars="all")
+
+
+def _along(index: list[str], table: pd.DataFrame) -> Any:
+    """Columns along factors; along ``cell``, as in results, where the table has few of all combinations of these."""
+    factors = [name for name in index if name not in ("dataset", ESTIMATOR)]
+    cells = table[factors].drop_duplicates(ignore_index=True)
+    if "cell" in factors or cells.nunique().prod() <= SPARSE * len(cells):
+        return table.set_index(index).to_xarray()
+    rows = table.merge(cells.reset_index(names="cell")).drop(columns=factors).set_index(["cell", "dataset", ESTIMATOR])
+    return rows.to_xarray().assign_coords({name: ("cell", each) for name, each in cells.items()})
 
 
 def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.DataArray, reference: Any) -> xr.Dataset:

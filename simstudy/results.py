@@ -152,8 +152,7 @@ def tree_of(cells: xr.Dataset) -> xr.DataTree:
     rows = coordinates_of(cells)
     for name, factors in factors_of(cells).items():
         numbers = np.flatnonzero(cells.grid.values == name)
-        parts = _groups(cells, numbers, [rows[i] for i in numbers], factors)
-        groups |= {f"/{name}{below}": each for below, each in parts}
+        groups |= {f"/{name}{end}": each for end, each in _groups(cells, numbers, [rows[i] for i in numbers], factors)}
     for dimension, group in (("claim", VERDICTS), ("comparison", COMPARISONS)):
         if dimension in cells.dims:
             columns = [name for name in cells.data_vars if of[name].dims == (dimension,)]

@@ -137,12 +137,9 @@ def simulate(
     study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.")
     batch_size = min(MIN_REPLICATES, -(-max_replicates // 64) * 16) if batch_size is None else batch_size
     study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
-    study.precision(
-        absolute_mcse={**mcse},
-        min_replicates=min(MIN_REPLICATES, max_replicates) if min_replicates is None else min_replicates,
-        max_replicates=max_replicates,
-        stop="both" if claims else "precision",
-    )
+    least = min(MIN_REPLICATES, max_replicates) if min_replicates is None else min_replicates
+    study.precision(absolute_mcse={**mcse}, min_replicates=least, max_replicates=max_replicates)
+    study.precision(stop="both" if claims else "precision")
     levels = {**factors, "method": [*named]}
     crossed = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
     dropped = [each for each in crossed if drop(each)] if callable(drop) else [*drop]
@@ -180,8 +177,7 @@ def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "
     """Callables by their own names, refused where two have one name or one has none."""
     found: dict[str, Callable[..., Any]] = {}
     for each in given:
-        name = _name_of(each) if callable(each) else ""
-        name = name if name.isidentifier() else otherwise
+        name = own if callable(each) and (own := _name_of(each)).isidentifier() else otherwise
         if not name or name in found:
             remedy = "give methods as a dict by name" if place == "methods" else "give a function with a name"
             raise UserError(f"{place}: {each!r} has no name of its own; {remedy}")

@@ -200,9 +200,8 @@ def test_links_and_commands__exist(document):
     for name, *arguments in shown(document):
         options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert {each.split("=")[0] for each in arguments if each.startswith("--")} <= options, (name, arguments)
-    makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:`|^    )make ([a-z]+)", DOCUMENTS[document], flags=re.MULTILINE)):
-        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), target
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -197,6 +197,13 @@ def test_truth_that_is_a_factor__has_measures_at_each_of_its_levels(truth):
     assert found.sel(effect=truth, drop=True).equals(measured(long(RELHAZ), truth=truth))
 
 
+def test_factors_of_few_combinations__are_coordinates_of_cells():
+    parts = [long(RELHAZ[5 * k : 5 * k + 5]) for k in range(9)]
+    found = measured(pd.concat([each.assign(n=k, p=-k) for k, each in enumerate(parts)])).isel(cell=4)
+    assert (found.n, found.p) == (4, -4)
+    np.testing.assert_allclose(found.to_dataarray(), measured(parts[4]).to_dataarray())
+
+
 def test_factor_that_is_a_column_of_estimates__is_refused(tmp_path):
     first = {"first": lambda self: {"estimate": self[:, 0]}}
     found = simstudy.simulate("own", numbered, first, ["estimate"], factors={"dataset": [5]}, output=tmp_path)

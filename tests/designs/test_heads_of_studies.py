@@ -288,8 +288,7 @@ def test_factors_of_length__are_those_of_the_papers_here_and_in_the_package(rule
 
 
 def test_best_sharpness__is_that_of_the_formula_for_many_keys_and_of_variants():
-    c = 2.0**-1 * math.sqrt(math.pi) / math.gamma(1.5)
-    formula = (2**20 * 4 / (2 * c)) ** (2 / 6)
+    formula = (2**20 * 4 * math.gamma(1.5) / math.sqrt(math.pi)) ** (2 / 6)
     assert TEMPERATURE["best_sharpness"]("one length, degree 1", 3, 2**20) == pytest.approx(formula, rel=0.02)
     for (target, signal), found in VARIANTS["BEST"].items():
         best = TEMPERATURE["best_sharpness"](f"one length, {target}", 8, 1024, signal)

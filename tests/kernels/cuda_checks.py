@@ -113,8 +113,7 @@ def test_a_replicate__does_not_depend_on_its_company():
 
 def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined():
     rng = np.random.default_rng(3)
-    shapes = (6, 2, 3), (6, 2, 3, 3), (6, 2, 9), 2
-    means, grams, control, target = (rng.standard_normal(shape) for shape in shapes)
+    means, grams, control, target = map(rng.standard_normal, ((6, 2, 3), (6, 2, 3, 3), (6, 2, 9), 2))
     grams += grams.swapaxes(2, 3)
     means[4, 1, 2] = np.nan
     there, found = [on_device(x, "float64") for x in (means, grams, control)], []

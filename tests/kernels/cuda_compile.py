@@ -35,10 +35,9 @@ def signatures(real):
     heads = (*(sums,) * 4, grams, sums, array(uint32, 2), rows, rows, rows, keys, real, real, real)
     numbers, table, address = array(float64, 1), array(float64, 2), types.UniTuple(uint64, 4)
     normal = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
-    stored = types.UniTuple(keys, 1)
     found = {
         "normals, projected": (kernels._projector(normal, 32), (keys, keys, address)),
-        "projection": (kernels._projector(None, 32), (keys, keys, stored)),
+        "projection": (kernels._projector(None, 32), (keys, keys, types.UniTuple(keys, 1))),
         "directions of m(X)": (kernels._projector(normal, 4), (keys, keys, address)),
         "m(X), variances": (kernels._evaluate, (rows, rows, array(real, 4), rows)),
         "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 8)),

@@ -270,8 +270,7 @@ def test_optimum_at_an_end__is_certain_and_levels_that_may_be_least_have_their_s
     # A fifth of the level, divided over the levels along which it moves.
     of = profiles_in([SURE, [4.0, 1.0, 1.04, 4.0, 9.0]])
     p = possible_minima(p_above(of.estimates.differences([5, 6, 7, 8, 9]), 0.0))[2]
-    share = DOUBT / len(Z)
-    wide, narrow = (slope(of._replace(level=level * p / share)).confidence(0.01) for level in (0.99, 1.01))
+    wide, narrow = (slope(of._replace(level=each * p * len(Z) / DOUBT)).confidence(0.01) for each in (0.99, 1.01))
     assert wide[1] > narrow[1] + 1e-4
 
 

@@ -143,9 +143,8 @@ def test_printed_errors__cover(name):
         both = [measured(cell, [moments[i] for moments in batches]) for i, cell in enumerate(pair)]
         for measure in ("mse", "squared_bias", "ensemble_variance", "correlation"):
             found.setdefault(measure, []).append((float(both[0].estimate[measure]), float(both[0].printed(measure))))
-        estimates = estimates_from([{}, {}], [(0, 16)] * 2, both, "ensemble_variance")
         for compared in ("difference", "ratio"):
-            contrast, _ = paired(estimates, 0, 1, compared)
+            contrast, _ = paired(estimates_from([{}, {}], [(0, 16)] * 2, both, "ensemble_variance"), 0, 1, compared)
             found.setdefault(compared, []).append((float(contrast.value), float(contrast.mcse * contrast.widening)))
     shares = {}
     for measure, pairs in found.items():
@@ -295,8 +294,7 @@ def random_cell(draw):
 def gains(cell):
     """Variance ratios plain over expansion by measure; none where the expansion is not used."""
     work = cell.data.n_keys * max(cell.data.n_features, cell.n_queries * cell.n_members * cell.heads.head_dim)
-    length = int(np.clip(1e9 / (work * N_BLOCKS), 1, 16))
-    moments = blocks_of(cell, 0, N_BLOCKS, length)
+    moments = blocks_of(cell, 0, N_BLOCKS, int(np.clip(1e9 / (work * N_BLOCKS), 1, 16)))
     found, plain = found_in(cell, moments), found_in(cell, moments, plain=True)
     # Heads that coincide have correlation 1, and a symmetric cell no bias, to rounding.
     exact = ["correlation"] if abs(found.estimate.get("correlation", 0.0) - 1.0) < 1e-9 else []
