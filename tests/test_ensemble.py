@@ -99,8 +99,7 @@ def test_ensemble__is_softmax_attention_at_its_bandwidth_and_has_the_value_of_a_
 def test_ensemble_and_geometry__are_labelled_and_indices_have_names():
     given = arguments()
     found, angles = nw_ensemble(**given), principal_angles(np.array([[[1.0], [0.0]], [[1.0], [1.0]]]))
-    assert found.estimate.dims == ("query",)
-    assert found.head_estimate.dims == ("query", "head")
+    assert found.estimate.dims == ("query",) and found.head_estimate.dims == ("query", "head")
     assert found.weight_gram.dims == ("query", "head_i", "head_j") and angles.dims == ("head_i", "head_j", "angle")
     np.testing.assert_allclose(angles[..., 0], [[0, np.pi / 4], [np.pi / 4, 0]], atol=1e-15)
     for variable in (*found.data_vars.values(), angles, head_diversity(np.eye(3))):

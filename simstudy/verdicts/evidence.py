@@ -76,7 +76,7 @@ class Contrast(NamedTuple):
     def widening(self) -> Any:
         """Error as it is printed, over the standard error: at one look Student's t is taken as it is."""
         of = self.skewness, self.concentration, self.degrees + 1, self.fewest
-        return 1.0 if np.any(self.one_look) else widening(*of)
+        return np.where(self.degrees > 0.0, 1.0, np.nan) if np.any(self.one_look) else widening(*of)
 
     @property
     def error(self) -> Any:
@@ -171,7 +171,7 @@ def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
     beyond = np.asarray(bound, float) - contrast.origin
     chance = np.clip(0.5 + beyond, 0.0, 1.0)
     some, plus = contrast.plus > 0.0, np.maximum(contrast.plus, 1e-9)
-    p = np.where(some, special.betainc(plus, contrast.minus + 1.0, chance), 1.0)
+    p = np.where(some, special.betainc(plus, contrast.minus + 1.0, chance), 0.5 + beyond >= 0.0)  # no share is below 0
     shifted = np.asarray((np.asarray(contrast.origin) == 0.0) & (beyond != 0.0))
     if not shifted.any():
         return np.asarray(p)

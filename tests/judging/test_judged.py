@@ -319,6 +319,7 @@ def test_one_look__has_the_p_values_and_intervals_of_scipy(n):
         (shares, larger, stats.binomtest(plus, max(plus + minus, 1), 0.5, "greater").pvalue, None),
         (shares, share, stats.binomtest(int(shares[:, 0].sum()), n, 0.55, "greater").pvalue,
          binomial.proportion_ci(0.9)),
+        *((np.full((n, 2), end), {"kind": "equals", "value": end, "margin": 0.3}, 0.7**n, None) for end in (0.0, 1.0)),
     ):  # fmt: skip
         found = simstudy.judge(dict(zip("ab", numbers.T, strict=True)), {"c": claim}, looks="one")
         row = found.to_dataframe().loc["c"]
@@ -355,6 +356,7 @@ def test_what_looks_cost__is_said():
     for numbers, count, noted in ((frame, 1, "1 comparison"), (mild, 1, ""), (mild, 100, "100 comparisons")):
         cost = simstudy.judge(numbers, {f"c{k}": {"kind": "larger_than"} for k in range(count)}, looks="one").cost
         assert cost.endswith(f"In {noted} units are too few or too skewed for Student's t.") == bool(noted)
+    assert np.isnan(simstudy.judge({"a": [9.0]}, {"c": {"kind": "larger_than"}}, looks="one").to_dataframe().mcse["c"])
     (wanted,) = (found := simstudy.judge(PAIR, {"c": {"kind": "larger_than", **AGAINST}}, looks="one")).wanted
     assert "units, all of them new, would probably decide" in wanted and wanted in repr(found)
 

@@ -147,8 +147,7 @@ def test_error_bounds_hold_for_every_sign_are_attained_by_some_and_need_no_varia
             largest[name] = max(largest[name], (np.abs(values - base[name]) / bounds[name]).max())
         for name, value in measures.predicted_measures(other, weights).items():
             assert abs(value - averages[name]) <= (1 + 1e-4) * average_bounds[name]
-    assert max(largest.values()) <= 1 + 1e-4
-    assert min(largest.values()) > 0.3
+    assert max(largest.values()) <= 1 + 1e-4 and min(largest.values()) > 0.3
     zero = np.zeros((1, 1))
     prediction = ExactPrediction(zero + 0.2, zero[..., None], zero[0], zero, zero[..., None], zero[0], "")
     errors = measures.measure_errors_by_query(prediction, (1.0,))  # a warning would be an error
