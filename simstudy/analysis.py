@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from simstudy.design.measures import LENGTHS, averaged_measures, coordinates_of, described
+from simstudy.design.measures import LENGTHS, averaged_measures, coordinates_of, described, stated_measures
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_tree
 from simstudy.results import Results, Where, cells_of, factors_of, one_cell, text_of
@@ -111,7 +111,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
             raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
         measured.append(measured_in(results.isel(cell=cell), inside, measure))
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
-    estimates = estimates_from(coordinates, streams, measured, measure)
+    estimates = estimates_from(coordinates, streams, measured, measure, None, measure in stated_measures(results.attrs))
     both, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
     here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
     apart = [name for name in there if text_of(one, name) != text_of(other, name)] or there[1:]

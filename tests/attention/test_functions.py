@@ -127,6 +127,9 @@ def test_methods__see_the_same_data(tmp_path):
     results = cells_of(found)
     assert results.verdict_mcse.max() < 1e-8 and results.bias_mcse.min() > 5e-4
     assert results.verdict_estimate.values == pytest.approx([*told.values()])
+    # An exception by 1 in few of as many replicates may not have been seen.
+    rest = 2.0 * math.log(1.0 / 0.025) / results.n_replicates.values[0]
+    assert simstudy.contrast(found, 0, 1, "spread")[3:5] == pytest.approx((-rest, rest))
 
 
 def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):

@@ -176,8 +176,7 @@ def test_dimension_budget__buys_heads():
 
     bought, stated = of(total_dim=32), of(n_heads=8)
     assert bought.heads.n_heads == 8 and bought.coordinates["total_dim"] == 32
-    assert bought.identity("e") == stated.identity("e")
-    assert impossibilities(bought) == []
+    assert bought.identity("e") == stated.identity("e") and impossibilities(bought) == []
     shared = of(total_dim=32, n_heads=8, head_dim=None)
     assert shared.heads.head_dim == 4 and shared.coordinates["total_dim"] == 32
     assert shared.identity("e") == stated.identity("e")

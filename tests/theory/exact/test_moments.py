@@ -26,8 +26,7 @@ def orthonormal(n_heads, d, p, seed=1):
 
 def predict(cell, heads, queries=QUERIES, others=None):
     prediction = exact_moments(cell, heads, heads if others is None else others, queries)
-    assert prediction.reason == ""
-    assert prediction.self_check.max() < 1e-8
+    assert prediction.reason == "" and prediction.self_check.max() < 1e-8
     return prediction
 
 
