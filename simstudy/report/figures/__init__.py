@@ -54,5 +54,5 @@ def image(drawing: Drawing) -> bytes:
     drawing.set_dpi(RESOLUTION)
     (canvas := FigureCanvasAgg(drawing)).draw()
     pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-    pixels.quantize(32, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
+    pixels.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
     return buffer.getvalue()
