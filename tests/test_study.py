@@ -80,8 +80,7 @@ order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
     files = {"cells.csv", "verdicts.csv", "comparisons.csv", "report.html", "figures/least.png", "figures/mse.png"}
     assert files <= first.keys() and b"mse-falls" in first["verdicts.csv"] and b"mse-falls" in first["comparisons.csv"]
     (folder / "report.html").unlink()  # without it all is drawn again
-    assert process.command(["report", *command]) == 0
-    assert contents(folder) == first
+    assert process.command(["report", *command]) == 0 and contents(folder) == first
 
 
 def test_provenance__names_code_libraries_and_time(tiny):

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import hashlib
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -87,10 +86,11 @@ def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
     x = getattr(claim, "x", None) or max(numeric, key=lambda name: len(several[name]), default=None)
     others = sorted((name for name in several if name != x), key=lambda name: name not in ("estimator", "method"))
     title = labels.measure_name(y) + (f" against {labels.setting_name(x)}" if x else " in every cell")
-    stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
+    hue = next((name for name in others if len(others) < 3 or len(several[name]) < cells.sizes["cell"]), None)
+    stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": hue}
     if x and len(others) <= 2:
         return {labels.OVERVIEW: document.CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
-    if math.prod(map(len, several.values())) <= MOST_STICKS:
+    if cells.sizes["cell"] <= MOST_STICKS:
         return {labels.OVERVIEW: document.LollipopFigure(kind="lollipop", **stated)}
     return {labels.OVERVIEW: document.NestedLoopFigure(kind="nested_loop", **stated)}
 
@@ -242,7 +242,6 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     counts = (part[each].values.tolist() for each in ("n_replicates", "n_failed", "precision_reached"))
     columns = [list(dict.fromkeys(column)) for column in zip(*levels, strict=True)]
     sizes = (int(each.sum()) for each in (cells.n_replicates, cells.n_failed, ~cells.precision_reached.astype(bool)))
-    size = "{}, {:,} replicates, {} failed, {} short of the target".format(counted(len(levels), "cell"), *sizes)
     return {
         "errors": "; ".join(dict.fromkeys(cells["error_over"].values.tolist())),
         "with_theory": [f"{labels.THEORY_NAMES[source]} theory" for source in with_theory],
@@ -251,7 +250,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "title": design.grids[name].title,
         "factors": list(zip(map(labels.setting_name, factors), columns, strict=True)),
         "n_cells": len(levels),
-        "size": size,
+        "size": "{}, {:,} replicates, {} failed, {} short of the target".format(counted(len(levels), "cell"), *sizes),
         "wanted": f"{'; '.join(wanted) or 'none stated'}; {replicates}",
         "estimators": tables.estimator_words(cells),
         "theories": theories,

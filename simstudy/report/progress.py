@@ -81,8 +81,7 @@ class ProgressDisplay:
             met = state.work_known and max(ratios) <= 1.0 and finished < len(state.accounts)
             worst = labels.number(max(ratios), 2)
             text += ", targets reached, more replicates for claims" if met else f", error at most {worst} of the target"
-        total = expected if state.work_known else None
-        self._bar.update(self._task, total=total, completed=done, description=text)
+        self._bar.update(self._task, total=expected if state.work_known else None, completed=done, description=text)
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             left = _UNKNOWN
@@ -105,8 +104,7 @@ def duration(seconds: float) -> str:
 
 def place(planned: PlannedCell, design: Design) -> str:
     """Return the levels of a cell's factors: "angle = 45, bandwidth = 0.5"."""
-    coordinates = planned.cell.coordinates
-    return ", ".join(f"{name} = {level(coordinates, name)}" for name in design.factors[planned.grid])
+    return ", ".join(f"{name} = {level(planned.cell.coordinates, name)}" for name in design.factors[planned.grid])
 
 
 def status_table(status: Status, design: Design) -> Table:
@@ -138,8 +136,7 @@ def _state(cell: CellStatus) -> str:
     if cell.cut:
         return "budget spent"
     if not cell.finished:
-        of = "" if cell.stored == cell.expected else f" of about {cell.expected}"
-        return f"{cell.stored}{of} batches"
+        return f"{cell.stored}{'' if cell.stored == cell.expected else f' of about {cell.expected}'} batches"
     if not cell.defined:
         return "stopped: estimates undefined"
     return "done" if cell.reached else "short of the target"
@@ -211,12 +208,11 @@ def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
         table.add_row(grid.grid, str(grid.cells), f"{grid.replicates:,}", *left)
     disk, replicates = sum(each.bytes for each in plan.grids) / 2**20, sum(each.replicates for each in plan.grids)
     here = f"{duration(plan.seconds(1))} of processor time on {plan.workers} workers"
-    others = () if workers is None else (f"about {duration(plan.seconds(workers))} left on {workers} such workers",)
     return (
         table,
         f"{replicates:,} replicates, {disk:.0f} MiB on disk, {plan.peak_MiB:.0f} MiB of memory in the largest process",
         f"about {duration(plan.seconds(plan.workers))} left on this machine ({here})",
-        *others,
+        *(() if workers is None else (f"about {duration(plan.seconds(workers))} left on {workers} such workers",)),
     )
 
 

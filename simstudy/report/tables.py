@@ -124,8 +124,7 @@ def count_verdicts(lines: Sequence[Any]) -> str:
     """Return how many claims got which verdict, and whether that is as expected."""
     if not lines:
         return "The design makes no claim."
-    tally = Counter(line.verdict for line in lines)
-    found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
+    found = ", ".join(f"{sum(line.verdict == each for line in lines)} {each}" for each in VERDICT_COLOURS)
     unexpected = sum(not line.as_expected for line in lines)
     outcome = f"{unexpected} not as expected" if unexpected else "all " * (len(lines) > 1) + "as expected"
     return f"{counted(len(lines), 'claim')}: {found}; {outcome}"

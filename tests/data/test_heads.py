@@ -125,8 +125,7 @@ def test_query_projections_same_opposite_and_their_own(arrangement):
     np.testing.assert_array_equal(query_projections(cell["opposite"], 3, 2), sign * w)
     np.testing.assert_array_equal(key_projections(cell["opposite"], 3, 2), w)
     own = query_projections(cell["haar"], 3, 2)
-    assert own.shape == w.shape
-    assert not np.any(own == w)
+    assert own.shape == w.shape and not np.any(own == w)
 
 
 def test_given_points_are_padded_with_zeros_and_gaussian_ones_fixed_nested_and_scaled():

@@ -48,8 +48,7 @@ def test_kernel__is_compiled_once_for_each_precision_and_then_loaded(place):
 def test_cache__can_be_switched_off(place, monkeypatch, tmp_path, setting):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SIMSTUDY_CACHE", setting)
-    assert [largest(), largest()] == [False, False]
-    assert list(tmp_path.iterdir()) == []
+    assert [largest(), largest()] == [False, False] and list(tmp_path.iterdir()) == []
 
 
 def test_cache__is_in_the_cache_folder_of_the_user_under_a_digest_of_sources_and_versions(monkeypatch, tmp_path):
@@ -73,8 +72,7 @@ def key(dispatcher, *arguments):
 def test_closures__are_in_its_key():
     """The fillers of normals and of uniforms are one function but for what it closes over."""
     one, other = (addresses._FILLERS[transform] for transform in (addresses.box_muller, addresses.uniform_pair))
-    assert one.py_func.__qualname__ == other.py_func.__qualname__
-    assert key(one) != key(other)
+    assert one.py_func.__qualname__ == other.py_func.__qualname__ and key(one) != key(other)
     assert key(one) == key(addresses._filler(addresses.box_muller))
 
     # And functions that it closes over.

@@ -60,8 +60,7 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> 
         alone = ~np.isnan(line) & ~_beside(~np.isnan(line))
         _draw_theory(axes, x, line, source, look, markersize=12, markevery=np.flatnonzero(alone).tolist())
     shown, y = seen["empirical"], values["empirical"][seen["empirical"]]
-    bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
-    shared.draw_marks(axes, look, x[shown], y, yerr=bars[shown], capsize=2.5)
+    shared.draw_marks(axes, look, x[shown], y, yerr=COVERAGE * stratum[f"{figure.y}_mcse"].values[shown], capsize=2.5)
     untold = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
     bridge = np.where(untold | _beside(untold), y, np.nan)
     if np.isfinite(bridge).sum() > 1:

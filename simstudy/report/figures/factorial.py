@@ -15,11 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.answerable import level
-from simstudy.design.document import LollipopFigure, NestedLoopFigure, OrderingFigure, ZipFigure
+from simstudy.design.document import LollipopFigure, NestedLoopFigure, OrderingFigure, PanelFigure, ZipFigure
 from simstudy.design.measures import INDICES, coordinates_of
 from simstudy.report.figures import shared
 from simstudy.report.figures.shared import COLOURS, DASHED, NEUTRAL, RING, Entries, Look, by_source, short
 from simstudy.report.labels import COVERAGE, level_name, measure_name, number, setting_and_level, setting_name
+from simstudy.results import SPARSE
 
 Loops = dict[str, list[Any]]
 LEVELS = "levels"
@@ -30,7 +31,7 @@ _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
-    loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
+    cells, loops = _looped(cells, figure)
     deviations = shared.Strips(cells, figure.y, margin)
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
@@ -46,9 +47,9 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
         shared.set_scales(axes, "linear", figure.y_scale)
         if len(loops) == 1:
             ((name, levels),) = loops.items()
-            texts = [short(level_name(each), 40) for each in levels]
-            lowest = (axes, *strips)[-1]
-            lowest.set_xticks(range(len(levels)), texts, rotation=30, ha="right", rotation_mode="anchor", fontsize=8.5)
+            texts, step = [short(level_name(each), 40) for each in levels], 1 + len(levels) // 64
+            lowest, turned = (axes, *strips)[-1], {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
+            lowest.set_xticks(range(0, len(levels), step), texts[::step], fontsize=8.5, **turned)
             lowest.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
         else:
             _stairs(below[-1], loops)
@@ -64,6 +65,17 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     entries += [*deviations.entries(), *shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))]
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
+
+
+def _looped(cells: xr.Dataset, figure: PanelFigure) -> tuple[xr.Dataset, Loops]:
+    """Cells, and factors that neither colour nor panel shows: as one, if cells have few of all their combinations."""
+    loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
+    rows = zip(*(shared.levels_of(cells, name) for name in loops), strict=True)
+    texts = [", ".join(short(level_name(each), 24) for each in row) for row in rows]
+    if math.prod(map(len, loops.values())) <= SPARSE * max(len({*texts}), 1):
+        return cells, loops
+    name = ", ".join(map(setting_name, loops))
+    return cells.assign_coords({name: ("cell", np.array(texts, object))}), {name: [*dict.fromkeys(texts)]}
 
 
 def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
@@ -84,8 +96,7 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
     bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
     edges = np.arange(size + 1) - 0.5
     axes.stairs(steps, edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    style = {"markersize": 3.5, "elinewidth": 1.0, "markeredgewidth": 1.0}
-    shared.draw_marks(axes, look, np.arange(size), steps, yerr=bars, **style)
+    shared.draw_marks(axes, look, np.arange(size), steps, yerr=bars, markersize=3.5, elinewidth=1, markeredgewidth=1)
     if np.isfinite(pale).any():
         axes.stairs(pale, edges, baseline=None, color=look.colour, label="theory", **_PALE)
 
@@ -117,7 +128,7 @@ _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "ma
 def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
     target = figure.target or 0.0
-    loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
+    cells, loops = _looped(cells, figure)
     if not figure.panel and len(loops) > 1 and cells.sizes["cell"] > MOST_STICKS:
         figure = figure.model_copy(update={"panel": max(loops, key=lambda name: len(loops[name]))})
         del loops[str(figure.panel)]
@@ -165,10 +176,9 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
         order = np.argsort(np.nan_to_num(far, nan=np.inf), kind="stable")
         lower, upper, covers = lower[order], upper[order], ((lower <= 0) & (upper >= 0))[order]
         n = max(len(covers), 1)
-        place = 100.0 * (np.arange(len(covers)) + 0.5) / n
         for part, (colour, text) in zip((covers, ~covers), _COLOURS.items(), strict=True):
             style = {"color": colour, "linewidth": min(2.0, 220.0 / n), "label": text}
-            axes.hlines(place[part], lower[part], upper[part], **style)
+            axes.hlines(100.0 * (np.flatnonzero(part) + 0.5) / n, lower[part], upper[part], **style)
         axes.axvline(0.0, color="black", linewidth=0.8)
         axes.set(xlabel="interval minus the truth", ylim=(0, 100))
         low, high = 100.0 * (share - COVERAGE * mcse), 100.0 * (share + COVERAGE * mcse)

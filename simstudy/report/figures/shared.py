@@ -150,11 +150,10 @@ def settle_y(panels: Sequence[Axes], scale: str, text: str) -> list[str]:
 
 def label_y(panels: Sequence[Axes], text: str) -> None:
     """Name the y axis once in each row, and leave numbers to its first panel where all have the same."""
-    shared = len({axes.get_ylim() for axes in panels}) == 1
     for axes in panels:
         if is_first(axes):
             axes.set_ylabel(text)
-        elif shared:
+        elif len({each.get_ylim() for each in panels}) == 1:
             axes.tick_params(which="both", labelleft=False)
 
 
@@ -209,8 +208,7 @@ def panelled(
     for (each, inside), axes, *strips in zip(levels, *(grid.flat for grid in grids), strict=False):
         if figure.panel:
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
-        parts = [(looks[hue], coloured) for hue, coloured in split(inside, figure.hue)]
-        panels.append((inside, parts, axes, *strips))
+        panels.append((inside, [(looks[hue], part) for hue, part in split(inside, figure.hue)], axes, *strips))
     return drawing, looks, panels, [axes for _, _, axes, *_ in panels]
 
 
@@ -241,8 +239,7 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
 
 def left_out(figure: Any, x: np.ndarray, y: np.ndarray) -> Entries:
     """Entry of the legend that says how many points a logarithmic axis cannot show."""
-    shown = visible(x, figure.x_scale) & visible(y, figure.y_scale)
-    count = int((np.isfinite(x) & np.isfinite(y) & ~shown).sum())
+    count = int((np.isfinite(x) & np.isfinite(y) & ~(visible(x, figure.x_scale) & visible(y, figure.y_scale))).sum())
     return [f"{counted(count, 'point')} ≤ 0 left out of a log axis"] if count else []
 
 

@@ -319,6 +319,15 @@ def test_nested_loop__has_a_step_or_a_gap_for_each_combination_in_the_order_of_t
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(step)), [6, 18])
 
 
+@pytest.mark.parametrize("kind", ["nested_loop", "lollipop"])
+def test_cells_with_few_of_all_combinations__stand_side_by_side_alone(leading, kind):
+    """As settings drawn from a domain: all combinations of eight such factors would fill no memory."""
+    cells, names = chosen(single(), leading), [f"factor_{k}" for k in range(30)]
+    cells = cells.assign_coords({name: ("cell", np.arange(7.0)) for name in names})
+    cells.attrs["factors"] = f"angles: {', '.join(names)}"
+    assert len(points(panels(draw(stated(kind, grid="angles", y="correlation"), "f", cells))[0])) == 7
+
+
 def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(split):
     figure = stated("ordering", grid="split", hue="bandwidth", panel="regression")
     code = np.arange(split.sizes["cell"])[:, None] / 100 + np.arange(len(INDICES)) / 1000
