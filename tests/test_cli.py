@@ -168,8 +168,7 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(here, tmp_pa
     (tmp_path / place).write_text("mine")
     code, _, errors = here("init", "my-question")
     assert code == 2 and errors.startswith("error: my-question: cannot be written (File exists); give another")
-    assert (tmp_path / place).read_text() == "mine"
-    assert here("init", "../elsewhere")[0] == 2
+    assert (tmp_path / place).read_text() == "mine" and here("init", "../elsewhere")[0] == 2
     assert {path.name for path in tmp_path.iterdir()} == {"my-question"}
     code, told, _ = here("init", "other", "--functions")
     said = [line.partition("simstudy ")[2].split() for line in told.splitlines() if "simstudy " in line]

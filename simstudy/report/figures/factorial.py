@@ -74,7 +74,7 @@ def _looped(cells: xr.Dataset, figure: PanelFigure) -> tuple[xr.Dataset, Loops]:
     texts = [", ".join(short(level_name(each), 24) for each in row) for row in rows]
     if math.prod(map(len, loops.values())) <= SPARSE * max(len({*texts}), 1):
         return cells, loops
-    name = ", ".join(map(setting_name, loops))
+    name = short(", ".join(map(setting_name, loops)), 60)
     return cells.assign_coords({name: ("cell", np.array(texts, object))}), {name: [*dict.fromkeys(texts)]}
 
 
