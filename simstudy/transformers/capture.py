@@ -94,11 +94,10 @@ class Seen:
 
     def __init__(self, visit: Callable[[Call], None], tile: int) -> None:
         self.visit, self.tile = visit, tile
-        self.calls, self.worst = 0, 0.0
+        self.calls, self.worst, self._busy = 0, 0.0, False
         self._batch = 0  # first axis of what the outermost module takes
         self._soft: dict[int, Any] = {}  # the last softmax and what is made of it one by one, with its shape by head
         self._inside: list[tuple[str, Any, bool]] = []  # modules that run, with padding, and if attentions are asked
-        self._busy = False
 
     def open_doors(self, model: Any, doors: contextlib.ExitStack) -> None:
         """Open all doors until the stack is closed."""
@@ -127,8 +126,9 @@ class Seen:
                 named |= {id(config): config for config in (module.config, *parts) if config is not None}
         for config in named.values():
             _put(doors, config, "_attn_implementation_internal", "eager", config._attn_implementation)
-            if getattr(config, "use_cache", False):  # keys and values of all layers, which nobody reads
-                _put(doors, config, "use_cache", False, True)
+        self._cached = [config for config in named.values() if getattr(config, "use_cache", False)]
+        for config in self._cached:  # keys and values of all layers, which nobody reads
+            _put(doors, config, "use_cache", False, True)
         self._product, self._of_library = F.scaled_dot_product_attention, F.multi_head_attention_forward
         _put(doors, F, "scaled_dot_product_attention", _here(self._scaled_products, self._product), self._product)
         doors.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
@@ -143,6 +143,8 @@ class Seen:
         if not self._inside:
             given = (each for each in (*args, *kwargs.values()) if torch.is_tensor(each) and each.ndim)
             self._batch = next((len(each) for each in given), 0)
+        for config in self._cached if kwargs.get("position_ids") is not None else ():
+            config.use_cache = True  # without it, a gap between positions would begin another text
         stated = signature.bind(*args, **kwargs).arguments.get(mask) if mask else False
         if torch.is_tensor(stated):
             stated = ((stated != 0) if of_library else (stated == 0)) if stated.ndim == 2 else None
@@ -251,12 +253,11 @@ class Seen:
                 )
                 return out.transpose(1, 2), weights
 
-            sinks = further.get("s_aux")
             call = Call(
                 self._name, module, query, key, value,
                 getattr(module, "head_dim", query.shape[-1]) ** -0.5 if scaling is None else scaling,
                 mask=attention_mask, bias=further.get("position_bias"), softcap=further.get("softcap"),
-                sinks=further.get("sinks") if sinks is None else sinks,
+                sinks=further.get("sinks") if further.get("s_aux") is None else further["s_aux"],
             )  # fmt: skip
             out, weights = self._look(call, own, in_parts=True)
             return out.transpose(1, 2).contiguous(), weights
@@ -356,8 +357,7 @@ class Seen:
         """Refuse weights of which the output is not that of the module."""
         import torch
 
-        gap = (found - out).abs().nan_to_num(0.0)
-        gap = gap * call.sees_a_key[..., rows, None]  # where nothing is seen, kernels differ
+        gap = (found - out).abs().nan_to_num(0.0) * call.sees_a_key[..., rows, None]  # elsewhere kernels differ
         off = (gap.amax() / call.value.abs().amax().clamp_min(1e-30)).item()
         self.worst = max(self.worst, off)
         if not off <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):

@@ -89,8 +89,7 @@ def test_sinks_and_differences__are_in_the_weights_that_give_the_output():
         assert torch.allclose(torch.cat(parts[::-1], 2), calls[0].weights(), atol=1e-6)
         gap = distance(own_attentions(model, inputs), [call.weights() for call in calls])
         assert seen.worst < 1e-5 and (gap > 0.1) == (family == "granite_swa")  # which returns weights without sinks
-    model = tiny("diffllama")
-    calls, _, _ = captured(model, inputs_of(model))
+    calls, _, _ = captured(model := tiny("diffllama"), inputs_of(model))
     assert [call.name for call in calls] == [f"layers.{layer}.self_attn" for layer in (0, 0, 1, 1)]
 
 
@@ -103,8 +102,10 @@ def test_padding__is_known_of_the_last_tokens_where_others_are_stored_and_of_dec
         stored = model(input_ids=ids[:, :8], attention_mask=mask[:, :8]).past_key_values
     calls, _, _ = captured(model, {"input_ids": ids[:, 8:], "attention_mask": mask, "past_key_values": stored})
     assert len(calls) == 2 and all(torch.equal(call.valid, mask[:, 8:] == 1) for call in calls)
-    model = tiny("bart")
-    by_name = {call.name: call for call in captured(model, inputs_of(model))[0]}
+    apart = {"input_ids": ids, "position_ids": 2 * torch.arange(12)[None]}  # without a mask, or what would be stored
+    assert distance(own_attentions(model, apart), [call.weights() for call in captured(model, apart)[0]]) <= 2e-6
+    calls, _, _ = captured(model := tiny("bart"), inputs_of(model))
+    by_name = {call.name: call for call in calls}
     assert all(by_name[f"decoder.layers.0.{kind}_attn"].valid is None for kind in ("encoder", "self"))
     assert by_name["encoder.layers.0.self_attn"].valid.sum(1).tolist() == [12, 9]
     for name in ("decoder.layers.0.encoder_attn", "encoder.layers.0.self_attn"):  # theory is of keys that are seen
