@@ -118,8 +118,9 @@ def _numpy_job(arrays: Arrays, with_gram: bool) -> Job:
         means = np.empty((len(keys), n_queries, n_heads), queries.dtype)
         grams = np.empty((*means.shape, n_heads) if with_gram else 0, queries.dtype)
         for r, y in enumerate(values):
+            sides = np.stack([y, np.ones_like(y)], axis=1)
             for chunk, weights in _numpy_weights(keys[r], stacked, queries):
-                sums = weights @ np.stack([y, np.ones_like(y)], axis=1)
+                sums = weights @ sides
                 means[r, chunk] = (sums[..., 0] / sums[..., 1]).T
                 if with_gram:
                     rows, mass = weights.transpose(1, 0, 2), sums[..., 1].T

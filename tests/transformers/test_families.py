@@ -47,8 +47,7 @@ ALL += [pytest.param(each, {}, marks=pytest.mark.rare) for each in OTHERS]
 @pytest.mark.parametrize(("family", "options"), ALL)
 def test_weights__are_those_that_the_model_returns_also_where_some_queries_are_checked(family, options, monkeypatch):
     monkeypatch.setattr("simstudy.transformers.capture._CHECKED", 5)
-    model = tiny(family, **options)
-    inputs = inputs_of(model)
+    inputs = inputs_of(model := tiny(family, **options))
     own = own_attentions(model, inputs)
     for tile in (1024, 4):
         calls, others, seen = captured(model, inputs, tile=tile)
@@ -81,8 +80,7 @@ def test_attention_of_another_kind__is_the_same_and_padding_known_before_texts(f
 
 def test_sinks_and_differences__are_in_the_weights_that_give_the_output():
     for family in ("gpt_oss", "granite_swa"):
-        model = tiny(family)
-        inputs = inputs_of(model)
+        inputs = inputs_of(model := tiny(family))
         calls, _, seen = captured(model, inputs)
         assert not any(call.plain for call in calls) and calls[0].weights()[0].sum(-1).max() < 1.0
         parts = [torch.nn.functional.pad(part, (0, 12 - part.shape[-1])) for _, part in calls[0].tiles(5)]
