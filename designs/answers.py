@@ -37,7 +37,7 @@ def collect(outputs):
         for path in (confirmed or [*quick.glob("verdicts.csv")])[-1:]:
             line = next((each for each in lines_of(path) if each["claim"] == row["claim"]), line)
             # Of all comparisons the representative one, not the one that decides.
-            named = row["claim"], line["standing_statistic"]
+            named = row["claim"], line["representative_statistic"]
             told = lines_of(path.with_name("comparisons.csv"))
             shown = next((each for each in told if (each["claim"], each["statistic"]) == named), {})
         said = {"seeds": "confirmed" if confirmed else "of the design", "verdict": line["verdict"]}

@@ -17,7 +17,7 @@ from simstudy.design.measures import VARIABLES, Variable, coordinates_of, descri
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
-LAYOUT = "tree 2"
+LAYOUT = "tree 3"
 """Attribute of results: how they are laid out; changed with what `tree_of` makes."""
 ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
 SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"

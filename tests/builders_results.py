@@ -118,7 +118,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
         **{name: [getattr(claim, name) for claim in claims] for name in ("statement", "origin", "these_draws")},
         "verdict": [("supported", "contradicted", "undecided")[i % 3] for i in range(n)],
         "expected_verdict": [claim.expected for claim in claims],
-        "standing_statistic": [""] * n,
+        "representative_statistic": [""] * n,
         "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n)],
         "verdict_draws": [draws_of(claim, design.cells) for claim in claims],
         "claimed_value": np.linspace(0.0, 1.0, n),

@@ -144,7 +144,7 @@ expected_verdict | text | verdict that the design expects, stated before the run
 statement | text | the claim in words
 origin | text | where the claim comes from, as its design says
 statistic | text | what was estimated, in the cell or pair that decides the claim
-standing_statistic | text | representative comparison: the one that the design names, or else what decides the claim
+representative_statistic | text | representative comparison: the one that the design names, or what decides the claim
 no_verdict_because | text | why the deciding statistic allows no verdict, if so
 verdict_estimate | see statistic | estimate of the deciding statistic
 verdict_mcse | see statistic | error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the

@@ -133,7 +133,7 @@ class Verdicts:
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
-        of_designs = ["origin", "standing_statistic", "verdict_draws", "these_draws"]
+        of_designs = ["origin", "representative_statistic", "verdict_draws", "these_draws"]
         frame = verdict_frame(self.dataset).set_index("claim").drop(columns=of_designs)
         frame.columns = [name.removeprefix("verdict_") for name in frame.columns]
         return frame.assign(further_units=self.dataset.further_units.values)

@@ -77,7 +77,7 @@ def verdict_lines(results: xr.Dataset) -> list[Any]:
     rows = comparison_frame(results).to_dict("records")
     compared = {(row["claim"], row["statistic"]): {name: row[name] for name in _NUMBERS} for row in reversed(rows)}
     for claim in claims:
-        statistic, why = claim["standing_statistic"] or claim["statistic"], claim["no_verdict_because"]
+        statistic, why = claim["representative_statistic"] or claim["statistic"], claim["no_verdict_because"]
         shown = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, math.nan))
         as_expected = claim["verdict"] == claim["expected_verdict"]
         words = {

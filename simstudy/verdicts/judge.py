@@ -157,7 +157,7 @@ def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: Theo
         if claim.stands is not None:
             cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
             shown = (each.statistic for each in judgements[name].comparisons if cells & {*each.cells})
-            about[name]["standing_statistic"] = next(shown, "")
+            about[name]["representative_statistic"] = next(shown, "")
     return tabled(design.claims, judgements, about) if judgements else xr.Dataset()
 
 
@@ -173,7 +173,7 @@ def tabled(
         row = _row(decisive, judgement.evidence, level, judgement.verdict != "undecided")
         row |= {field: getattr(claim, field) for field in ("statement", "origin", "these_draws")}
         row |= {"verdict": judgement.verdict, "expected_verdict": claim.expected, "claimed_value": decisive.claimed}
-        row |= {"comparisons": len(judgement.comparisons), "standing_statistic": decisive.statistic, "draws": ""}
+        row |= {"comparisons": len(judgement.comparisons), "representative_statistic": decisive.statistic, "draws": ""}
         verdicts.append(row | (about or {}).get(name, {}))
         against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
         for each, adjusted in zip(judgement.comparisons, against, strict=True):

@@ -289,7 +289,7 @@ def test_verdict_lines__round_to_the_error_compare_with_what_was_expected_and_ar
     found["comparison_claim"] = "comparison", ["falls", "falls", "agrees"]
     found["comparison_statistic"] = "comparison", ["first", "second", str(found.statistic.values[1])]
     found["statistic"] = "claim", ["first", *found.statistic.values.tolist()[1:]]
-    named = found.assign(standing_statistic=("claim", ["second", "", ""]))
+    named = found.assign(representative_statistic=("claim", ["second", "", ""]))
     for given, expected in ((found, ("first", "", "0.500 ± 0.012")), (named, ("second", "first", "0.600 ± 0.012"))):
         line = verdict_lines(given)[0]
         assert (line.statistic, line.decided_by, line.estimate) == expected

@@ -189,7 +189,7 @@ def test_ratio__has_the_error_of_its_denominator_and_is_judged_without_division(
 def test_comparison_that_the_design_names__stands_for_the_claim(tmp_path):
     text = edited(DESIGN, 'x = "angle"\nd', 'x = "angle"\nstands = { angle = 90, bandwidth = 1.0 }\nd')
     results = run(write_design(tmp_path, text), output=tmp_path, executor="serial")
-    assert results.standing_statistic.item() == "change of mse, angle 45 → 90 at bandwidth = 1"
+    assert results.representative_statistic.item() == "change of mse, angle 45 → 90 at bandwidth = 1"
     elsewhere = mistakes(tmp_path, edited(text, "angle = 90, bandwidth = 1.0", "angle = 30"))
     assert "stands = {'angle': 30}: is nothing that the claim selects" in elsewhere
     excluded = edited(DESIGN, 'kind = "monotone"', 'kind = "slope"\nvalue = 0.0\nmargin = 0.5\nexcludes = -0.4')
