@@ -308,8 +308,7 @@ def test_mistakes_in_claims__are_those_of_designs(claims, said):
 @pytest.mark.parametrize("n", [2, 30, 1000])
 def test_one_look__has_the_p_values_and_intervals_of_scipy(n):
     rng = np.random.default_rng(n)
-    means = rng.normal([0.2, 0.0], size=(n, 2))
-    shares = rng.random((n, 2)) < [0.7, 0.6]
+    means, shares = rng.normal([0.2, 0.0], size=(n, 2)), rng.random((n, 2)) < [0.7, 0.6]
     plus, minus = int((shares[:, 0] & ~shares[:, 1]).sum()), int((shares[:, 1] & ~shares[:, 0]).sum())
     share = {"kind": "larger_than", "where": {"condition": "a"}, "value": 0.55}
     t, binomial = stats.ttest_rel(*means.T, alternative="greater"), stats.binomtest(int(shares[:, 0].sum()), n)
@@ -320,6 +319,7 @@ def test_one_look__has_the_p_values_and_intervals_of_scipy(n):
         (shares, share, stats.binomtest(int(shares[:, 0].sum()), n, 0.55, "greater").pvalue,
          binomial.proportion_ci(0.9)),
         *((np.full((n, 2), end), {"kind": "equals", "value": end, "margin": 0.3}, 0.7**n, None) for end in (0.0, 1.0)),
+        (np.zeros((n, 2)), share | {"value": 0.01}, 1.0, None),
     ):  # fmt: skip
         found = simstudy.judge(dict(zip("ab", numbers.T, strict=True)), {"c": claim}, looks="one")
         row = found.to_dataframe().loc["c"]
