@@ -53,10 +53,10 @@ def span_of(cell: Cell) -> Span | None:
     directions = np.concatenate([*np.moveaxis(slopes, -3, 0), first], axis=-1)
     directions = directions if (root := root_of(keys, d)) is None else root.T @ directions
     factor = np.asarray(np.linalg.qr(directions, mode="r"))  # populations have new ones in each batch
+    factor[np.abs(factor) < 1e-14 * np.linalg.norm(factor, axis=-2, keepdims=True)] = 0.0  # as `project` skips zeros
     factor *= np.where(np.diagonal(factor, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)[..., None]
-    slopes, features = np.split(factor, [n_slopes], axis=-1)
-    slopes = slopes.reshape(*first.shape[:-2], n, cell.heads.n_heads, -1).swapaxes(-2, -3)
-    return Span(slopes, features[..., None, :, :], directions)
+    slopes = factor[..., :n_slopes].reshape(*first.shape[:-2], n, cell.heads.n_heads, -1).swapaxes(-2, -3)
+    return Span(slopes, factor[..., None, :, n_slopes:], directions)
 
 
 @functools.lru_cache(maxsize=32)

@@ -117,24 +117,6 @@ _IN_CACHE = 1 << 16
 """Numbers of a tile of all heads up to which they are laid out at once even for estimates."""
 
 
-def seen_by_strips(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which flags of any key of a strip are set, and which of all, (strip, word)."""
-    any_key = np.zeros((len(flags) // STRIP, flags.shape[1]), flags.dtype)
-    all_keys = ~any_key
-    _look(flags, any_key, all_keys)
-    return any_key, all_keys
-
-
-@kernel
-def _look(flags, any_key, all_keys):
-    # By one pass, as flags are many.
-    for i in range(len(flags)):
-        seen, some, every = flags[i], any_key[i // STRIP], all_keys[i // STRIP]
-        for word in range(seen.size):
-            some[word] |= seen[word]
-            every[word] &= seen[word]
-
-
 @inlined
 def _seen(visible, v, width, start, size):
     # Return begin and end of the keys of a strip that any lane sees, in whole steps, and whether all lanes see a whole

@@ -5,6 +5,8 @@ The weights of head h at query q are a softmax over the keys of the logits −|k
 precision.
 """
 
+import itertools
+
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
@@ -15,6 +17,8 @@ from simstudy.kernels.lanes import STRIP
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import scale_of
 from simstudy.kernels.vectors import lanes
+
+_WORTH_A_CALL = 1 << 13  # multiplications of a head that take as long as a product of its own
 
 
 def nw_moments(
@@ -46,7 +50,8 @@ def nw_moments(
         # Queries of one vector lie together, and are looked at as words.
         rest = [(0, -length % STRIP) for length in visible.T.shape]
         flags = writable(np.pad(visible.T, rest) if np.any(rest) else visible.T, bool).view(words)
-        seen = flags, *many_queries.seen_by_strips(flags)
+        strips = flags.reshape(-1, STRIP, flags.shape[1])
+        seen = flags, np.bitwise_or.reduce(strips, axis=1), np.bitwise_and.reduce(strips, axis=1)
     way = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
     way.MOMENTS[real](*arrays, scale, seen, memory_for(*queries.shape[1:], real), *found)
     means, grams, logs = found
@@ -56,14 +61,24 @@ def nw_moments(
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     """Project keys (R, d, n) by heads (H, d, p), or (G, H, d, p) of equal parts, to (R, H, p, n), in their precision.
 
-    One product of NumPy for each replicate: its bits depend on the library, which is part of the identity of what
-    computes, and on the number of its threads, which is one wherever batches are computed.
+    One product of NumPy for each replicate, or each of its heads where these see few features: its bits depend on the
+    library, which is part of the identity of what computes, and on the number of its threads, which is one wherever
+    batches are computed.
     """
     if on_cuda():
         return gpu_kernels().project(keys, projections)
     n_heads, n_features, head_dim = projections.shape[-3:]
-    rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, n_heads * head_dim, n_features)
+    rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, 1, n_heads, head_dim, n_features)
     projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)
-    groups = len(rows), len(keys) // len(rows)
-    np.matmul(rows[:, None], keys.reshape(*groups, *keys.shape[1:]), out=projected.reshape(*groups, -1, keys.shape[2]))
+    keys, found = (each.reshape(len(rows), -1, *each.shape[1:]) for each in (keys, projected))
+    ends = np.tile([0, n_features], (n_heads, 1))
+    if not rows[..., [0, -1]].any(axis=(0, 1, 3)).all():  # from the first to the last feature that a head sees
+        seen = np.asarray(rows.any(axis=(0, 1, 3)))
+        ends = np.stack([seen.argmax(axis=1), n_features - seen[:, ::-1].argmax(axis=1)], axis=1)
+    if head_dim * keys.shape[3] * (n_features - np.diff(ends).mean()) < _WORTH_A_CALL:
+        flat = n_heads * head_dim, -1
+        np.matmul(rows.reshape(len(rows), 1, -1, n_features), keys, out=found.reshape(*keys.shape[:2], *flat))
+        return projected
+    for head, features in enumerate(itertools.starmap(slice, ends)):
+        np.matmul(rows[:, :, head, :, features], keys[:, :, features], out=found[:, :, head])
     return projected
