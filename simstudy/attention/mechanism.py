@@ -21,8 +21,7 @@ from simstudy.kernels.devices import on_cuda
 
 # Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
 
-BLOCK_BYTES = 1 << 20
-"""Largest array of weights held at once, one query of one replicate apart: it stays in the second-level cache."""
+BLOCK_BYTES = 1 << 20  # largest array of weights, one query of one replicate apart: for the second-level cache
 
 
 class Estimates(NamedTuple):
@@ -75,15 +74,14 @@ def _on_host(inputs: Inputs) -> Inputs:
 def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normaliser) -> tuple[Array, Array | None]:
     """Sums as kernels return them, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
-    n_queries = inputs.queries.shape[-3]
-    means = np.empty((n_replicates, n_queries, n_heads))
+    means = np.empty((n_replicates, inputs.queries.shape[-3], n_heads))
     gram = None if inputs.variances is None else np.empty((*means.shape, n_heads))
     step = max(1, BLOCK_BYTES // (8 * n_heads * n_keys))
     # One replicate at a time, so that its bits do not depend on the others.
     for r in range(n_replicates):
         keys = np.ascontiguousarray(inputs.keys[r], np.float64)
         points = (inputs.queries[r] if inputs.queries.ndim == 4 else inputs.queries).astype(np.float64)
-        for first in range(0, n_queries, step):
+        for first in range(0, means.shape[1], step):
             part = slice(first, first + step)
             scores = np.zeros((len(points[part]), n_heads, n_keys))
             for k in range(keys.shape[1]):

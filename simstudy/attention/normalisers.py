@@ -8,8 +8,7 @@ import numpy as np
 from simstudy.design.settings import choices
 from simstudy.design.settings.cell import Array
 
-_ITERATIONS = 200
-"""Bound on the steps of Newton's method, which takes some ten."""
+_ITERATIONS = 200  # at most, of Newton's method, which takes some ten
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
@@ -32,7 +31,8 @@ def normalise(normaliser: choices.Normaliser, logits: Array) -> Array:
 
 def softmax(logits: Array) -> Array:
     """w ∝ exp(z)."""
-    return _share(np.exp(logits - logits.max(axis=-1, keepdims=True)))
+    weights = logits - logits.max(axis=-1, keepdims=True)
+    return _share(np.exp(weights, out=weights))
 
 
 def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
@@ -72,4 +72,5 @@ def entmax(logits: Array, power: int) -> Array:
 
 def _share(weights: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        return weights / weights.sum(axis=-1, keepdims=True)
+        weights /= weights.sum(axis=-1, keepdims=True)
+    return weights

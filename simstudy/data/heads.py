@@ -43,13 +43,13 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
     if chosen.arrangement == "scattered":
         # Around the span of e_1 .. e_p.
         z = np.eye(d, p) + (chosen.spread or 0.0) / math.sqrt(d) * z
-    return _orthonormal(z)
+    return orthonormal(z)
 
 
 def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     """Projections W_qh of query points: those of keys, opposite in every second head or Haar draws."""
     if cell.heads.query_projections == "haar":
-        return _divided(cell, _orthonormal(_random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
+        return _divided(cell, orthonormal(_random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
     if cell.heads.query_projections == "opposite":
         return projections * np.where(np.arange(cell.heads.n_heads) % 2, -1.0, 1.0)[:, None, None]
@@ -110,7 +110,7 @@ def _random_matrices(
     return z[0] if once and count == 1 else z
 
 
-def _orthonormal(matrices: np.ndarray) -> np.ndarray:
+def orthonormal(matrices: np.ndarray) -> np.ndarray:
     """Orthonormal factors of Gaussian matrices, uniform as the other factor has a positive diagonal (Mezzadri 2007)."""
     q, r = np.linalg.qr(matrices)
     q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
@@ -161,6 +161,6 @@ def overlap(cell: Cell) -> np.ndarray | None:
     if isinstance(projections, RandomValueProjections):
         shape = projections.n_components, projections.value_dim
         roles = [Role.VALUE_PROJECTIONS] + [Role.OUTPUT_PROJECTIONS] * (projections.output != "transposed")
-        maps = [_orthonormal(_random_matrices(cell, role, shape=shape)) for role in roles]
+        maps = [orthonormal(_random_matrices(cell, role, shape=shape)) for role in roles]
         found = np.einsum("hva,gvb,hwa,gwb->hg", maps[0], maps[0], maps[-1], maps[-1], optimize=True)
     return np.asarray(found / found.mean())

@@ -23,8 +23,6 @@ from simstudy.kernels.vectors import lanes, load, spread, store_four
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 1, 1, 5), (3, 4, 2, 2, 17), (2, 7, 3, 5, 255), (1, 9, 3, 3, 256), (2, 5, 2, 4, 257)]
 EXP2 = {"float32": elementary.exp2_float32, "float64": elementary.exp2_float64}
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
-
-
 # Precision: magic number, and the lowest exponent at which a power is not denormal.
 RANGES = {"float32": (elementary.MAGIC_32, np.float32(-126.0)), "float64": (elementary.MAGIC_64, np.float64(-1022.0))}
 ANGLES = np.random.default_rng(5).standard_normal(40_000) * np.repeat([1.0, 30.0, 1e4, 3e5], 10_000)

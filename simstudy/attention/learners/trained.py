@@ -11,8 +11,9 @@ residual r_i.  Each step goes down the part of the gradient that turns the subsp
 import numpy as np
 
 from simstudy.attention.members import Array, Members, evaluated
+from simstudy.attention.normalisers import softmax
 from simstudy.data.geometry import diversity_indices
-from simstudy.data.heads import key_projections, query_points
+from simstudy.data.heads import key_projections, orthonormal, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import TrainedLearner
@@ -49,8 +50,7 @@ def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, project
         length = np.linalg.norm(turning)
         if length == 0.0:
             break
-        w, r = np.linalg.qr(w - learner.rate * (1 - step / learner.steps) / length * turning)
-        w *= np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
+        w = orthonormal(w - learner.rate * (1 - step / learner.steps) / length * turning)
     return w, fitted_values(_leave_one_out_weights(x @ w, bandwidth), y, tokens, learner.decay)[0]
 
 
@@ -99,7 +99,4 @@ def _leave_one_out_weights(z: Array, bandwidth: float) -> Array:
     # What depends on i alone leaves weights as they are.
     weights = z @ z.swapaxes(1, 2) - 0.5 * (z * z).sum(axis=2)[:, None, :]
     weights[:, range(z.shape[1]), range(z.shape[1])] = -np.inf
-    weights -= weights.max(axis=2, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(axis=2, keepdims=True)
-    return weights
+    return softmax(weights)
