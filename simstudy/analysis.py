@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -99,13 +99,12 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     if measure not in (known := averaged_measures(results)):
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
     rows, factors = coordinates_of(results), factors_of(results)
-    cells = [one_cell(rows, where, name) for where, name in ((a, "a"), (b, "b"))]
+    cells, measured = [one_cell(rows, where, name) for where, name in ((a, "a"), (b, "b"))], list[Any]()
     coordinates = one, other = [rows[cell] for cell in cells]
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
         sizes = f"batch_size = {one['batch_size']:g} and {other['batch_size']:g}"
         said = f"a and b share replicates (seed = {one['seed']}) in batches of different sizes ({sizes})"
         raise UserError(f"{said}, so their covariance is unknown; use one size")
-    measured = []
     for cell in cells:
         if not (inside := _read(results, cell)).n_blocks:
             raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
@@ -117,7 +116,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     apart = [name for name in there if text_of(one, name) != text_of(other, name)] or there[1:]
     text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
     # The truth is missed at some look by 5 % of intervals.
-    numbers = float(both.value), float(both.mcse * both.widening), *interval(both, 0.05 / 2)
+    numbers = float(both.value), float((both.mcse + both.few) * both.widening), *interval(both, 0.05 / 2)
     return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))
 
 

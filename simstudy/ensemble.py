@@ -127,13 +127,12 @@ def nw_ensemble(
         means = means[:, :, 0]
     estimate = np.moveaxis(means, 1, -1) @ a if out is None else np.einsum("qhk,hkc->qc", means, out)
     last = ("component",) * (means.ndim - 2)
-    how = "sum_h a_h f_h(x_q)" if out is None else "sum_h O_h' f_h(x_q)"
     heads = _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i")
     products = _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)")
-    combined = ("query", *last) if out is None else ("query", "output")
+    combined, how = (last, "sum_h a_h f_h(x_q)") if out is None else (("output",), "sum_h O_h' f_h(x_q)")
     return xr.Dataset(
         {
-            "estimate": (combined, estimate, _about("combined estimate", "units of values", how)),
+            "estimate": (("query", *combined), estimate, _about("combined estimate", "units of values", how)),
             "head_estimate": (("query", "head", *last), means, heads),
             "weight_gram": (("query", "head_i", "head_j"), gram, products),
         },

@@ -158,11 +158,14 @@ def performance(
     if not isinstance(truth, str) or truth in table:
         table = table.assign(truth=table[truth] if isinstance(truth, str) else real_number("truth", truth))
     table = table.assign(**{name: real(name, table[name]) for name in (*RESULTS, str(df)) if name in table})
-    decisions, errors = (table.get(name, pd.Series(dtype=float)).dropna() for name in ("reject", "se"))
-    if not decisions.isin([0.0, 1.0]).all() or (errors < 0.0).any():
-        said = "reject: neither 0 nor 1 in some row; give 1 where the test rejects, and 0 where it does not"
-        negative = "se: below 0 in some row; give standard errors, and leave empty what is none"
-        raise UserError(negative if (errors < 0.0).any() else said)
+    errors, lower, upper, decided = (table.get(name, pd.Series(dtype=float)) for name in RESULTS[1:5])
+    mistakes = {
+        "se: below 0 in some row; give standard errors, and leave empty what is none": errors < 0.0,
+        "reject: neither 0 nor 1 in some row; give 1 where the test rejects, else 0": ~decided.isin([0, 1, np.nan]),
+        "lower: above upper in some row; give the lower end first": (upper < lower) & (lower < np.inf),
+    }
+    if found := [remedy for remedy, wrong in mistakes.items() if wrong.any()]:
+        raise UserError(found[0])
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
     several = isinstance(truth, str) and truth in table and table.groupby(truth)["dataset"].nunique().min() > 1
     index += [truth] if several and table.duplicated(index).any() else []  # a factor, where rows differ in it alone
@@ -224,10 +227,9 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.D
     }
     targets = {"bias_eliminated_coverage": e.mean("dataset")}
     if "truth" in values:
-        targets["coverage"] = values["truth"]
-        error = e - values["truth"]
-        averaged = {"bias": error, "mean_squared_error": error**2}
-        averaged["relative_bias"] = (error / values["truth"]).where(values["truth"] != 0.0)
+        truth = targets["coverage"] = values["truth"]
+        relative = ((e - truth) / truth).where(truth != 0.0)
+        averaged = {"bias": e - truth, "mean_squared_error": (e - truth) ** 2, "relative_bias": relative}
         found |= {k: (each.mean("dataset"), each.std("dataset", ddof=1) / np.sqrt(n)) for k, each in averaged.items()}
         root = np.sqrt(found["mean_squared_error"][0])
         found["root_mean_squared_error"] = root, found["mean_squared_error"][1] / (2 * root)

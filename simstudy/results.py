@@ -83,7 +83,9 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
 
 def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
     """Return results, or refuse those of another layout."""
-    if "design_hash" not in results.attrs or "cell" not in results.children.get(SETTINGS, xr.DataTree()):
+    grids, known = results.children.keys() - {SETTINGS, VERDICTS, COMPARISONS}, str(results.attrs.get("factors"))
+    whole = "cell" in results.children.get(SETTINGS, xr.DataTree()) and all(f"{name}: " in known for name in grids)
+    if "design_hash" not in results.attrs or not whole:
         raise UserError(f"{path}: these are not the results of a study; give the results.nc of a run")
     stated = map(results.attrs.get, measures.ATTRIBUTES)
     if results.attrs.get("layout") != LAYOUT or not all(isinstance(each, str) for each in stated):
@@ -221,8 +223,7 @@ def _groups(
 def _places(name: str, variable: Variable) -> list[tuple[str, str, Any]]:
     """Where in a grid a variable of the table lies: groups, its name there, and which sources of it."""
     if "source" in variable.dims:
-        estimated = [] if name == "inapplicable" else [("", name, 0)]
-        return [*estimated, (THEORY, name, slice(1, None))]
+        return [*([] if name == "inapplicable" else [("", name, 0)]), (THEORY, name, slice(1, None))]
     if "figure" in variable.dims or "drawn" in variable.dims:
         return [(FIGURES, name, ...)]
     if name.endswith("_mcse"):

@@ -188,8 +188,7 @@ def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "
 def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None = None) -> str:
     """Return a Python file of functions that call others by value, each with the digest of what that rests on."""
     _require(Callable, "function", functions)
-    pickled: dict[str, bytes] = {}
-    texts = [f"{STAND_INS}, by digests of what they rest on: call it again to run them."]
+    texts, pickled = [f"{STAND_INS}, by digests of what they rest on: call it again to run them."], dict[str, bytes]()
     for name, function in functions.items():
         try:
             takes = [*inspect.signature(function).parameters.values()]

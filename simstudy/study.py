@@ -371,14 +371,14 @@ class Findings:
         return f"<p>{lines}</p>{self._brief().to_html() if 'claim' in self._results else ''}"
 
     def _summary(self) -> list[str]:
-        results, run = self._results, json.loads(self._results.attrs["run"])
+        results, device = self._results, self._results.attrs["run"].partition('"device": "')[2].partition('"')[0]
         replicates, failed = (int(results[name].sum()) for name in ("n_replicates", "n_failed"))
         size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed:,} failed"
         counts = [count_verdicts(verdict_lines(results))] if "claim" in results else []
         short = int((~results.precision_reached.astype(bool)).sum())
         missed = f"{counted(short, 'cell')} short of the target; raise max_replicates or the budget, and run again"
         title = f"{results.attrs['title']} ({results.attrs['profile']})"
-        return [title, f"{size}, by {run['device']}", *([missed] if short else []), *counts]
+        return [title, f"{size}, by {device or 'an unknown device'}", *([missed] if short else []), *counts]
 
     def _brief(self) -> pd.DataFrame:
         columns = ["claim", "verdict", "expected", "statistic", "estimate", "claimed"]

@@ -95,6 +95,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     (lambda t: t.assign(nu="5"), {"df": "nu"}, "nu: of type str, no real numbers"),
     (lambda t: t.assign(lower=0.0), {}, "'upper': no column of the table; it has dataset, "),
     (lambda t: t.assign(se=-t.se), {}, "se: below 0 in some row; give standard errors"),
+    (lambda t: t.assign(lower=1.0, upper=-1.0), {}, "lower: above upper in some row; give the lower end first"),
     (lambda t: t.assign(reject=0.04), {}, "reject: neither 0 nor 1 in some row; give 1 where the test rejects"),
 ])  # fmt: skip
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
@@ -187,10 +188,6 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
     assert measures.bias.sel(estimand=1, estimator="picky").item() == pytest.approx(own.mean() - 2.0)
 
 
-def numbered(draw, dataset):
-    return {"self": draw.normals(dataset)}
-
-
 @pytest.mark.parametrize("truth", [-0.5, 0.0])
 def test_truth_that_is_a_factor__has_measures_at_each_of_its_levels(truth):
     found = measured(pd.concat([long(RELHAZ).assign(effect=each) for each in (-0.5, 0.0)]), truth="effect")
@@ -205,7 +202,7 @@ def test_factors_of_few_combinations__are_coordinates_of_cells():
 
 
 def test_factor_that_is_a_column_of_estimates__is_refused(tmp_path):
-    first = {"first": lambda self: {"estimate": self[:, 0]}}
+    first, numbered = {"first": lambda x: {"estimate": x[:, 0]}}, lambda draw, dataset: {"x": draw.normals(dataset)}
     found = simstudy.simulate("own", numbered, first, ["estimate"], factors={"dataset": [5]}, output=tmp_path)
     refuses("dataset: a factor, and a column of estimates; give the factor another name", simstudy.estimates, found)
 

@@ -114,8 +114,12 @@ def test_files__are_compressed_without_losing_a_digit(results, tmp_path):
 def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, monkeypatch):
     foreign = xr.Dataset({"air": ("time", [1.0])})
     tree = tree_of(results)
-    for lacking in (foreign, tree.drop_nodes("settings"), tree.filter(lambda node: node.parent)):
+    (renamed := tree.copy()).attrs["factors"] = "sides: angle"
+    for lacking in (foreign, tree.drop_nodes("settings"), tree.filter(lambda node: node.parent), renamed):
         refuses("not the results of a study", cells_of, lacking)
+    (altered := tree.copy()).attrs.update({"design": "{}", "run": "{}"})
+    assert "43 failed, by an unknown device" in repr(altered.simstudy)
+    refuses("design: profiles = .quick.: no such profile", getattr, altered.simstudy, "figures")
     refuses("results = None: give what run or open_results returned, or the folder", simstudy.details, None, 0)
     path = tmp_path / "air.nc"
     foreign.to_netcdf(path, engine="netcdf4")

@@ -42,7 +42,7 @@ def level(coordinates: dict[str, Any], factor: str) -> Any:
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
     """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
-    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
+    wanted = {k: label(v) if isinstance(v, list) else v for k, v in selection.items()}
     return all(level(coordinates, key) == value for key, value in wanted.items())
 
 
@@ -92,8 +92,7 @@ class Reference(NamedTuple):
     @property
     def cells(self) -> list[Cell]:
         """All cells that it speaks of: those that it selects, and those that it compares them with."""
-        versus = self.stated("versus")
-        others = self.grid.select(self.entry.where | versus) if versus is not None else []
+        others = [] if self.stated("versus") is None else self.grid.select(self.entry.where | self.entry.versus)
         return [self.grid.cells[number] for number in sorted({*self.chosen, *others})]
 
     @property
@@ -214,8 +213,7 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
         for name, of in document.grids.items()
     }
     entries: dict[str, Any] = {f"claims.{name}": claim for name, claim in document.claims.items()}
-    asked: dict[tuple[str, str], Sequence[Cell]] = {}
-    problems: list[Problem] = []
+    asked, problems = dict[tuple[str, str], Sequence[Cell]](), list[Problem]()
     for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
         field = "measure" if isinstance(each.entry, BaseClaim) else "y"
         asked[f"{each.path}.{field}", each.stated(field)] = each.cells

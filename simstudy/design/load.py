@@ -128,7 +128,7 @@ def declared(text: str, profile: str, confirmed: str = "") -> Document:
     """
     tables = parse("design", text)
     _overlay(tables, _changes(tables, profile))
-    return _reseed(Document.model_validate(tables, context=SimpleNamespace(number=lambda *_: 1.0)), confirmed)
+    return _reseed(validated(Document, tables, context=SimpleNamespace(number=lambda *_: 1.0)), confirmed)
 
 
 def profiles_of(design: Source) -> tuple[str, ...]:

@@ -342,7 +342,7 @@ class RunState:
         # help before the ceiling: the cell stops, its failures counted.
         cell = account.planned.cell
         performance = measured(cell, whole, block_lengths(account.done))
-        account.performance = performance and self._control(cell, performance)
+        account.performance = performance and self._control(cell, performance.with_events(account.planned.counted))
         account.looks += [account.done] * (account.done not in account.looks)
         if account.performance is not None:
             precision = account.planned.precision

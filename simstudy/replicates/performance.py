@@ -18,7 +18,7 @@ the squared bias vanishes with the bias, so its MCSE also holds the quadratic pa
 Replicates without a defined estimate enter the failure rate alone: other measures are conditional on there being one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from simstudy.attention.combinations import Combine, fixed
 from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.functions import Functions
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
 from simstudy.replicates.moments import Array, Moments
@@ -51,7 +52,7 @@ class Performance(NamedTuple):
     n_replicates: int  # With a defined estimate
     n_failed: int
     by_batch: bool = False  # Whether blocks are whole batches, as those of a population are
-    widening: Measures | None = None  # By measure: errors as they are printed over ``mcse``
+    widening: Measures = {}  # noqa: RUF012 - By measure: errors as they are printed over ``mcse``
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
     block_length: int = 1  # Blocks of a batch that each contribution is of, but for the last
     # Influence values (randomisation,) of the random points of a control, which are those of all cells
@@ -59,7 +60,15 @@ class Performance(NamedTuple):
 
     def printed(self, name: str) -> Array:
         """Error of a measure as it is printed."""
-        return np.asarray(self.mcse[name] * (self.widening or {})[name])
+        return np.asarray(self.mcse[name] * self.widening[name])
+
+    def with_events(self, counted: Set[str]) -> "Performance":
+        """Let numbers of events that no replicate differs in have the error of two that do (Agresti and Coull 1998)."""
+        for name in counted - ({*Functions.builtin} - {"coverage", "rejection_rate"}):
+            value, share = self.estimate[name], self.contribution[name]
+            if np.abs([value - np.rint(value), *share]).max() < 1e-12:  # but for rounding
+                self.mcse[name], self.widening[name] = np.array(2.0**0.5 / self.n_replicates), widening_of(0.0 * share)
+        return self
 
 
 def performance(
@@ -84,8 +93,8 @@ def performance(
                 part[name] = function(part)
     whole = {name: values[0] for name, values in parts[0].items()}
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
-    numbers = averaged(sums.statistic_sum / sums.n_defined[:, None], statistics)
-    numbers = {name: each for name, each in numbers.items() if name not in (of_means or {})}
+    of_blocks = zip(statistics, (sums.statistic_sum / sums.n_defined[:, None]).T[-len(statistics) :], strict=False)
+    numbers = {name: each for name, each in of_blocks if name not in (of_means or {})}
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     quadratic = quadratic_errors(sums, whole["combination_weight"], overlap, lengths[used])
     # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
@@ -93,15 +102,7 @@ def performance(
     quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
     found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items()})
     found.remainder.update({name: float(error) for name, error in quadratic.items() if error.ndim == 0})
-    # Of events that all replicates have, or none, blocks show no error: that of failures is as of so few.
-    few = np.array(np.sqrt(2.0 * (found.n_replicates + 2)) / (found.n_replicates + 4) ** 1.5)
-    found.mcse.update({name: few for name in ("coverage", "rejection_rate") if whole.get(name) in (0.0, 1.0)})
     return found._replace(block_length=int(lengths[0]))
-
-
-def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
-    """Means within blocks of the measures that are averages of them, from statistics (block, statistic)."""
-    return dict(zip(statistics, of_blocks.T[-len(statistics) :], strict=False))
 
 
 def jackknifed(

@@ -17,7 +17,7 @@ from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of, mirrored
 from simstudy.replicates.moments import PLAIN, Array, Draw, Moments, controlled, stack
-from simstudy.replicates.performance import CHUNK_BYTES, Performance, averaged, jackknifed, means_of, performance
+from simstudy.replicates.performance import CHUNK_BYTES, Performance, jackknifed, means_of, performance
 
 
 def measured(
@@ -53,7 +53,8 @@ def measured(
     of_all, others = (measures_of(each, combine, cell.statistics) for each in (mean, left_out))
     n_defined, n_failed = np.array([draw.n_defined for draw in draws]), sum(len(draw.failed) for draw in draws)
     over = jackknifed(
-        {name: values[0] for name, values in of_all.items()}, others, averaged(own.statistics, cell.statistics),
+        {name: values[0] for name, values in of_all.items()}, others,
+        dict(zip(cell.statistics, own.statistics.T[-len(cell.statistics) :], strict=False)),
         np.ones(n), used, np.ones(len(draws)), n_defined, n_failed,
     )  # fmt: skip
     return over._replace(by_batch=True, block_length=N_BLOCKS, estimator=estimator)

@@ -35,15 +35,13 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "number": (("quantity",), "numbers that functions give of the replicate"),
     "diversity": (("index",), "diversity indices from the geometry of the projections"),
 }
-
 _ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance", "control", "control_product")
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
     """Rebuild one replicate of a cell to the bit; the attribute ``failure`` says why it has no estimate."""
     cell = cell.in_batch(replicate // cell.simulation.batch_size)
-    shared = SharedData(cell, replicate, 1)
-    arrays: dict[str, Any] = {}
+    shared, arrays = SharedData(cell, replicate, 1), dict[str, Any]()
     if cell.functions is None:
         # Heads that are drawn anew for each replicate have one axis more.
         drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))

@@ -71,7 +71,7 @@ class Comparison(NamedTuple):
 def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
     evidence, reach = all_hold(evidence_between(contrast, bounds)), partial(interval, contrast)
-    value, mcse = float(contrast.value), float(contrast.mcse)
+    value, mcse = float(contrast.value), float(contrast.mcse + contrast.few)
     why, wider = why_no_verdict(contrast), float(contrast.widening)
     return Comparison(statistic, value, mcse, *bounds, stated, evidence, reach, tuple(cells), why, wider)
 
@@ -168,6 +168,5 @@ def paired(
 def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:
     """Return the levels of some factors in a cell as text; empty without factors."""
     values = {name: level(dict(levels), name) for name in factors}
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    texts = {name: f"{value:g}" if isinstance(value, float) else label(value) for name, value in plain.items()}
+    texts = {name: f"{value:g}" if isinstance(value, float) else label(value) for name, value in values.items()}
     return f" at {', '.join(f'{name} = {text}' for name, text in texts.items())}" if texts else ""

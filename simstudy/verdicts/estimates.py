@@ -66,10 +66,12 @@ class Estimates:
         rounding = np.abs(factors * (self.values * self.rounding)[chosen]).max()
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
-        value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
+        value, shares = factors @ self.values[chosen], self.placed(chosen)
         counts = self.n_blocks[chosen].min(), self.degrees(chosen).min()
         shared = ((self.randomisations[:, chosen] @ factors) ** 2).sum()
-        found = self.looked(contrast_of(value, influence, extra, *counts, rounding, unseen, self.times, shared))
+        found = self.looked(contrast_of(value, shares @ factors, extra, *counts, rounding, unseen, self.times, shared))
+        if ((shares * factors) ** 2).sum() > rounding**2:  # they vary, and their difference does not
+            found = found._replace(few=0.0)
         if self.events is None or sorted(factors) not in ([1.0], [-1.0, 1.0]):
             return found
         second = [chosen[factors.argmin()]] if len(chosen) == 2 else None
@@ -168,7 +170,7 @@ def contrast_of(
     df = degrees / ((1.0 - common) ** 2 + common**2 * np.maximum(degrees, 1.0) / (N_RANDOMISATIONS - 1))
     concentration = ((squares**2).sum(axis=0) / some**2 + 3.0 * common**2 / N_RANDOMISATIONS) / times
     found = Contrast(value, mcse, n_blocks, degrees, skewness, largest, unseen, rounding, concentration=concentration)
-    return found._replace(df=df)
+    return found._replace(df=df, few=np.sqrt(2.0) / unseen)
 
 
 def estimates_of(accounts: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:

@@ -51,6 +51,7 @@ class Contrast(NamedTuple):
     # are alike; infinite otherwise
     unseen: Any = np.inf
     rounding: Any = 0.0  # What rounding may have moved the value by, where blocks differ by that alone
+    few: Any = 0.0  # Error that is printed of events that all have alike: of two exceptions (Agresti and Coull 1998)
     fewest: Any = MIN_BLOCKS  # Contributions below which nothing is decided
     concentration: Any = 0.0  # Sum of the fourth powers of contributions over the fourth power of the error
     one_look: Any = 0.0  # Level of a claim if the number of blocks was fixed before the only look at them, else 0

@@ -91,9 +91,9 @@ def averaged(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
         influence = (values - values.mean()) / np.sqrt(n * max(n - 1, 1))
         # Their number is fixed, so they may have the time at which bounds are tightest; see `evidence.MIXTURE`.
         contrast = contrast_of(values.mean(), influence, 0.0, 16 * n, n - 1, unseen=n)._replace(fewest=MIN_SETTINGS)
-        simulated = sum(each.mcse**2 for each in found) / n**2
+        noise = sum(each.mcse**2 for each in found) / n**2
         # Replicates are no remedy where settings differ by more.
-        cells = [cell for each in found for cell in each.cells] if simulated > SIMULATED * contrast.mcse**2 else ()
+        cells = [cell for each in found for cell in each.cells] if 0.0 < SIMULATED * contrast.mcse**2 < noise else ()
         text = f"mean over {n} settings of {statistic}"
         yield inside(text, contrast, (first.lower, first.upper), first.claimed, cells)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
+from simstudy.design.measures import MEASURES
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import GaussianQueries, KnownCombination
 from simstudy.replicates.intervals import widening_of
@@ -26,10 +27,7 @@ from simstudy.verdicts.evidence import N_RANDOMISATIONS
 
 Array = NDArray[np.float64]
 
-CONTROLLED = (
-    "squared_bias", "mean_squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse", "ambiguity",
-    "correlation",
-)  # fmt: skip
+CONTROLLED = tuple(name for name in MEASURES if name != "effective_heads")
 """Measures that are averages over queries."""
 LOG2_FEWEST, LOG2_MOST = 6, 12
 """Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""

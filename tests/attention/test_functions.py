@@ -35,10 +35,6 @@ def sample(draw, n, shift):
     return {"x": draw.normals(n) + shift, "truth": shift}
 
 
-def sample_of_one(rng, n, shift):
-    return {"x": rng.normal(shift, 1.0, n), "truth": shift}
-
-
 def mean(x, n):
     """A mean and its interval; no estimate beyond 1."""
     m = x.mean(axis=-1)
@@ -100,7 +96,8 @@ def naive(cell, process, n_replicates):
 
 
 @pytest.mark.parametrize("process, method, one_by_one", [
-    (sample, mean, False), (sample, fragile, True), (sample_of_one, fragile, True), (sample, masked, False),
+    (sample, mean, False), (sample, fragile, True), (sample, masked, False),
+    (lambda rng, n, shift: {"x": rng.normal(shift, 1.0, n), "truth": shift}, fragile, True),
 ])  # fmt: skip
 def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method, one_by_one, tmp_path):
     results = study(tmp_path, process, method, one_by_one=one_by_one)
@@ -179,22 +176,24 @@ def test_zip_figure__has_the_intervals_of_the_first_replicates(tmp_path):
 
 def test_share_of_events__that_all_replicates_have_or_none_is_as_uncertain_as_one_of_few(tmp_path):
     """By Agresti and Coull: without an error, any precision wanted of rare events would pass for reached."""
-    wanted = dict.fromkeys(("rejection_rate", "coverage"), 5e-4)
-    twice = {"sure": lambda x: {"reject": x[:, 0] > 0.0, "lower": 2 * x.mean(-1), "upper": 2 * x.mean(-1) + 20}}
+    wanted = dict.fromkeys(("rejection_rate", "coverage", "above"), 5e-4)
+    lower, above = lambda x: 2 * x.mean(-1), lambda x: x[:, 0] > 0.0
+    sure = {"sure": lambda x: {"reject": above(x), "above": above(x), "lower": lower(x), "upper": lower(x) + 20}}
     how = {"factors": {"n": [N], "shift": [-9.0, 9.0]}, "max_replicates": 32 * BATCH, "mcse": wanted}
-    found = study(tmp_path, methods=twice, measures=[*wanted], **how)
+    claim = {"kind": "equals", "measure": "above", "where": {"shift": 9.0}, "value": 1.0, "margin": 0.1}
+    claims = {"one": claim, "two": claim | {"versus": {"shift": -9.0}}}
+    found = study(tmp_path, methods=sure, measures=[*wanted], claims=claims, **how)
     assert (found.n_replicates == 16 * BATCH).all()
     for name in wanted:
         assert {*found[name].sel(source="empirical").values} == {0.0, 1.0}
         assert found[f"{name}_mcse"].values == pytest.approx(np.sqrt(2.0) / (16 * BATCH), rel=0.05)
-
-
-def bounded(draw, n, limit):
-    return {"x": draw.normals(n).clip(-limit, limit), "truth": 0.0}
+    # As it is told of cells: of a difference, exceptions in both of them.
+    assert found.verdict_mcse.values == pytest.approx(found.above_mcse.values[0] * np.array([1.0, 2.0]))
 
 
 def test_infinite_parameter__is_read_back_and_told(tmp_path):
-    study(tmp_path, bounded, measures=["coverage"], factors={"n": [N], "limit": [1.0, math.inf]})
+    levels, bounded = [1.0, math.inf], lambda draw, n, limit: {"x": draw.normals(n).clip(-limit, limit), "truth": 0.0}
+    study(tmp_path, bounded, measures=["coverage"], factors={"n": [N], "limit": levels})
     design, store = load_design(tmp_path / "own" / "design.json"), Store(tmp_path / "own" / "quick")
     record = json.loads(json.dumps(status_record(read_status(design, store), design, store), allow_nan=False))
     assert [cell["levels"]["limit"] for cell in record["cells"]] == [1.0, "inf"]
@@ -257,6 +256,7 @@ def n_failed(x):
     ({"claims": {"c": {"value": 1.0}}}, "claims.c.kind: unknown kind; known: .*, equals, "),
     ({"drop": "n"}, "drop.0. = 'n': give a dict"),
     ({"min_replicates": 0}, "min_replicates = 0: Input should be greater than or equal to 1"),
+    ({"factors": {"n": [N], "shift": [[0.5]]}}, r"shift.0. = .0.5.: must be a number, a text, true or false; let"),
     ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
     ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
     ({"method": functools.partial(mean, n=threading.Lock())}, "rests on lock, which has no source; give version"),

@@ -202,7 +202,7 @@ def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
         found = tie({"a": scale * answers, "b": scale * answers}, scale * margin)
         assert found.verdict == verdict and found.mcse == 0.0
     line = simstudy.judge({"a": answers**0.0}, {"c": {"kind": "larger_than", "value": 0.99}}).lines[0]
-    assert (line.estimate, line.verdict_draws) == ("1 ± 0", "")
+    assert (line.estimate, line.verdict_draws) == ("1.000 ± 0.014", "")
 
 
 def test_further_units_and_reasons__are_those_of_a_table_that_goes_on_as_it_began():

@@ -58,8 +58,7 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     right, wrong = (claim(kind="optimum", value=value, **TUNED) for value in (4.0, 8.0))
     comparisons = list(optima(right, of(estimates, chosen)))
     assert [c.estimate for c in comparisons] == [4.0] * 5
-    assert decide(comparisons, 0.01).verdict == "supported"
-    assert comparisons[0].confidence(0.01) == (4.0, 4.0)
+    assert decide(comparisons, 0.01).verdict == "supported" and comparisons[0].confidence(0.01) == (4.0, 4.0)
     assert decide(list(optima(wrong, of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = allocation(2.0, lambda n: 4.0)
     assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "undecided"
@@ -167,8 +166,7 @@ def test_two_cells__have_the_evidence_of_their_difference(direction, sign):
     of = selected([0.0, 5.0 * sign], [1.0, 2.0])
     apart, found = of.estimates.combine({1: sign, 0: -sign}), wrong_share(of, direction=direction)
     assert found.evidence.against == pytest.approx(p_below(apart, 0.0))
-    assert found.evidence.in_favour == pytest.approx(p_above(apart, 0.0))
-    assert found.estimate == 0.0
+    assert found.evidence.in_favour == pytest.approx(p_above(apart, 0.0)) and found.estimate == 0.0
 
 
 @pytest.mark.parametrize(("values", "side"), [([0.0, 9.0], 1), ([9.0, 0.0], 0)])
@@ -185,8 +183,7 @@ def test_interval__is_from_the_last_contradicted_to_the_first_supported_bound_an
     found = wrong_share(of, at_most=bound)
     low, high = found.confidence(0.01)
     assert (low, high) == (pytest.approx(1 / 6), pytest.approx(1 / 3))
-    assert low - 1e-6 <= found.estimate <= high + 1e-6
-    assert (found.evidence.in_favour < 0.01) == (high <= bound)
+    assert low - 1e-6 <= found.estimate <= high + 1e-6 and (found.evidence.in_favour < 0.01) == (high <= bound)
     assert (found.evidence.against < 0.01) == (low > bound - 1e-8)
 
 

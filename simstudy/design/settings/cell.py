@@ -522,7 +522,7 @@ def label(value: Any) -> Any:
     """Value of a setting as text or number, fit for a coordinate."""
     if value is None or value == ():
         return ""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         inside = (f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
         return f"({', '.join(inside)})"
     return getattr(value, "label", value)

@@ -162,7 +162,7 @@ class DesignError(UserError):
 
     def __init__(self, place: str, problems: list[Problem]) -> None:
         self.place, self.problems = place, problems
-        super().__init__(*(f"{place}: {problem}" for problem in problems))
+        super().__init__(*(f"{place or 'design'}: {problem}" for problem in problems))
 
 
 def mistake(path: str, value: Any, remedy: str) -> DesignError:
@@ -215,7 +215,7 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
         value = None
     if kind.startswith("union_tag") and isinstance(detail["input"], dict):
         steps, value = [*steps, "kind"], detail["input"].get("kind")
-    remedy = detail["msg"].replace("tuple", "list").replace("Tuple", "List").partition(" or instance of")[0]
+    remedy = re.split(" or (?:instance|object) ", detail["msg"].replace("tuple", "list").replace("Tuple", "List"))[0]
     if kind == "extra_forbidden":
         remedy = f"unknown key; {hint(str(location[-1]), _fields_at(model, location[:-1]))}"
     elif kind in ("missing", "union_tag_not_found"):
@@ -224,6 +224,8 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
         remedy = "not a valid name; use lower-case letters and digits, joined by single hyphens"
     elif kind == "union_tag_invalid":
         remedy = f"unknown kind; {hint(context['tag'], re.findall(_QUOTED, context['expected_tags']))}"
+    elif kind == "string_type" and location[-1] not in steps:  # the last alternative of a parameter of functions
+        remedy = "must be a number, a text, true or false; let functions look up what is more by its name"
     elif kind == "literal_error" and (near := nearest(str(value), re.findall(_QUOTED, context["expected"]))):
         remedy = f'did you mean "{near}"? {remedy}'
     return Problem(path_of(at(steps)), value, remedy)
