@@ -76,7 +76,7 @@ def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
     planned = [each for each in getattr(design, "cells", ()) if each.grid == grid]
     precision = planned[0].precision if planned else vars(design)["precision"]
     asked = [*([claim.measure] if claim else []), *precision.relative_mcse, *precision.absolute_mcse]
-    measures = averaged_measures(results)
+    measures = [*stated_measures(results.attrs), "mse", *averaged_measures(results)]
     y = next((each for each in (*asked, *measures) if each in measures and np.isfinite(cells[each][0]).any()), None)
     if y is None:
         return {}
@@ -86,9 +86,9 @@ def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
     x = getattr(claim, "x", None) or max(numeric, key=lambda name: len(several[name]), default=None)
     others = sorted((name for name in several if name != x), key=lambda name: name not in ("estimator", "method"))
     title = labels.measure_name(y) + (f" against {labels.setting_name(x)}" if x else " in every cell")
-    hue = next((name for name in others if len(others) < 3 or len(several[name]) < cells.sizes["cell"]), None)
-    stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": hue}
-    if x and len(others) <= 2:
+    shared = [name for name in others if len(several[name]) < cells.sizes["cell"]]  # not as one that is drawn
+    stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": next(iter(shared), None)}
+    if x and len(others) <= 2 and shared == others:
         return {labels.OVERVIEW: document.CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
     if cells.sizes["cell"] <= MOST_STICKS:
         return {labels.OVERVIEW: document.LollipopFigure(kind="lollipop", **stated)}

@@ -40,7 +40,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     for _, parts, axes, *below in panels:
         strips = below[: len(deviations.heights)]
         for look, coloured in parts:
-            _steps(axes, figure, coloured, loops, look)
+            _steps(axes, figure, coloured, loops, look, beside=min(APART, 0.8 / len(looks)) * look.place)
             for strip in strips:
                 deviations.draw(strip, positions(coloured, loops).astype(float), coloured, look)
         deviations.settle(strips)
@@ -86,8 +86,8 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     return place
 
 
-def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look) -> None:
-    """Draw a colour as steps, theory as pale ones."""
+def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, beside: float) -> None:
+    """Draw a colour as steps, theory as pale ones; of steps that hide one another the marks stand side by side."""
     place, size = positions(cells, loops), math.prod(map(len, loops.values()))
     values, theory = by_source(cells, figure.y, "empirical"), shared.theory_of(cells, figure.y)
     steps, pale, bars = np.full((3, size), np.nan)
@@ -96,7 +96,7 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
     bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
     edges = np.arange(size + 1) - 0.5
     axes.stairs(steps, edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    shared.draw_marks(axes, look, np.arange(size), steps, yerr=bars, markersize=3.5, elinewidth=1, markeredgewidth=1)
+    shared.draw_marks(axes, look, np.arange(size) + beside, steps, yerr=bars, markersize=3.5, markeredgewidth=1)
     if np.isfinite(pale).any():
         axes.stairs(pale, edges, baseline=None, color=look.colour, label="theory", **_PALE)
 
@@ -121,7 +121,7 @@ def _stairs(axes: Axes, loops: Loops) -> None:
 MOST_STICKS = 16
 """Of a figure without panels: more are told apart by the factor with the most levels."""
 APART = 0.22
-"""Distance of the colours of one row, in rows."""
+"""Distance of the colours of one row or step, in rows or steps."""
 _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "markersize": 11, "zorder": 4}
 
 
@@ -148,7 +148,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         axes.set(xlabel=measure_name(figure.y), ylim=(len(names) - 0.5, -0.5))
         axes.grid(axis="y", visible=False)
         axes.set_yticks(range(len(names)), names)
-    shared.label_y(drawn, ", ".join(map(setting_name, loops)))
+    shared.label_y(drawn, textwrap.fill(", ".join(map(setting_name, loops)), shared.characters(drawn[0], "height")))
     ends = np.array([axes.get_xlim() for axes in drawn])
     for axes in drawn:
         axes.set_xlim(ends.min(), ends.max())

@@ -80,9 +80,9 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     return drawing, *grids
 
 
-def characters(axes: Axes) -> int:
-    """Return how many characters of a title fit over a panel."""
-    return int(axes.bbox.width / axes.figure.dpi / 0.085)
+def characters(axes: Axes, side: str = "width") -> int:
+    """Return how many characters of a title fit over a panel, or beside it."""
+    return int(getattr(axes.bbox, side) / axes.figure.dpi / 0.085)
 
 
 def visible(values: np.ndarray, scale: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import io
 from functools import partial
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -304,6 +305,8 @@ def test_nested_loop__has_a_step_or_a_gap_for_each_combination_in_the_order_of_t
     for step, bandwidth in zip(empirical, (0.4, 0.8), strict=True):
         cells = cells_where(split, "split", bandwidth=bandwidth)
         np.testing.assert_array_equal(step.get_data().values, cells.mse.sel(source="empirical").values)
+    # Where steps hide one another, the marks of each colour are seen.
+    assert len({x for bar in bars(axes) for x in bar.lines[0].get_xdata()}) == 48
     flights = [item.get_data().values for item in stairs.patches]
     assert [len(np.unique(flight)) for flight in flights] == [2, 3, 4]
     # The last factor runs fastest, and the flights stand one above the other.
@@ -327,6 +330,12 @@ def test_cells_with_few_of_all_combinations__stand_side_by_side_alone(leading, k
     cells.attrs["factors"] = f"angles: {', '.join(names)}"
     axes = panels(draw(stated(kind, grid="angles", y="correlation"), "f", cells))[0]
     assert len(points(axes)) == 7 and max(map(len, (axes.get_xlabel(), axes.get_ylabel()))) <= 60
+    # Nor are they a colour each, or a panel.
+    none = SimpleNamespace(figures={}, claims={}, precision=SimpleNamespace(relative_mcse={}, absolute_mcse={}))
+    for count, shown in ((1, "curve"), (2, "lollipop"), (30, "lollipop")):
+        cells.attrs["factors"] = f"angles: {', '.join(names[:count])}"
+        (figure,) = figures_of(none, cells).values()
+        assert (figure.kind, figure.hue, figure.y) == (shown, None, "mse")
 
 
 def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(split):
