@@ -308,8 +308,7 @@ def test_rows_of_a_population__are_one_bootstrap_sample_in_each_batch_and_have_n
     assert len(np.unique(draw_rows(sampled((), n_keys=4000), 0, 8))) == N_WINE
     (theory,) = predict([planned(sampled())])
     assert theory["exact"].reason == "rows are a population: theory holds for given ones"
-    assert sampled(sampling="without").population == ()
-    assert minimal_cell(population=["rows"]).population == ()
+    assert sampled(sampling="without").population == () and minimal_cell(population=["rows"]).population == ()
     settings = {"noise": "residuals", "regression": FITTED, "noise_sd": 1.0}
     cell = sampled(held_out=5, queries={"kind": "held_out", "count": 2}, **settings)
     assert "noise" in [setting for setting, _ in impossibilities(cell)]

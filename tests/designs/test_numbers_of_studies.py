@@ -3,6 +3,7 @@
 import itertools
 import math
 import runpy
+import shutil
 import tomllib
 
 import numpy as np
@@ -34,6 +35,14 @@ def test_page__is_that_of_its_numbers_and_these_are_of_the_claims_that_the_sente
     for given, told in {("0.123456", "0.00789"): "0.1235 ± 0.0079", ("123.4", "15"): "123 ± 15"}.items():
         assert ANSWERS["number"](*given) == told  # two digits of its error
     assert ANSWERS["number"]("4e-16", "1e-17") == "4e-16"
+
+
+def test_answers__stay_where_a_study_was_not_run(tmp_path, monkeypatch, capsys):
+    script, _ = (shutil.copy(ROOT / "designs" / name, tmp_path) for name in ("answers.py", "abstracts.toml"))
+    monkeypatch.setattr("sys.argv", [script, str(tmp_path / "outputs")])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(script, run_name="__main__")
+    assert "outputs: no run of identity, " in capsys.readouterr().err and not (tmp_path / "answers.csv").exists()
 
 
 def nearest(numbers, target):
@@ -109,8 +118,7 @@ def test_tuned_risk_has_the_constants_that_are_integrals(p, power):
 
     mass = integral(power, 0)
     second_moment, roughness = integral(power, 2) / p / mass, integral(2 * power, 0) / mass**2
-    gaussian = (4 * np.pi) ** (-p / 2)
-    ratio = (gaussian**2 / (second_moment**p * roughness**2)) ** (2 / (p + 4))
+    ratio = ((4 * np.pi) ** -p / (second_moment**p * roughness**2)) ** (2 / (p + 4))
     assert functions_of("compact-kernels")["tuned_risk_ratio"](p, power) == pytest.approx(ratio, rel=1e-10)
 
 

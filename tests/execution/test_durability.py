@@ -128,8 +128,7 @@ def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypa
     monkeypatch.setattr("simstudy.execution.provenance.engine", lambda *_: "another engine")
     (tmp_path / FOLDER / "results.nc").unlink()
     run(design, output=tmp_path, executor="serial")
-    assert len(calls) == n_new + int(first.n_batches.sum())
-    assert before.items() < batches(tmp_path).items()
+    assert len(calls) == n_new + int(first.n_batches.sum()) and before.items() < batches(tmp_path).items()
 
 
 EXTENSIONS = {

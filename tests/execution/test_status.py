@@ -290,8 +290,7 @@ def test_share_that_runs_or_of_another_engine__is_refused_but_not_its_neighbour(
         refuses("in use by process", run_share, design, "1/2", output=tmp_path, executor="serial")
         assert store_of(design, tmp_path).owner().alive
         run_share(design, "2/2", output=tmp_path, executor="serial")
-    assert store_of(design, tmp_path).owner() is None
-    assert batches(tmp_path)
+    assert store_of(design, tmp_path).owner() is None and batches(tmp_path)
     _, place = run_share(design, "1/4", output=tmp_path, executor="serial")
     for module in (provenance, state):
         monkeypatch.setattr(module, "engine", lambda *_, **__: "another")

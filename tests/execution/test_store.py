@@ -335,8 +335,7 @@ def test_study_that_is_a_link__is_refused_unless_the_command_names_it(level, hom
     place.symlink_to(home, target_is_directory=True)
     before = contents(home)
     for command in ("run", "plan", "report", "status"):
-        assert in_process(command, path, "--output", output).returncode in (0, 2)
-        assert contents(home) == before
+        assert in_process(command, path, "--output", output).returncode in (0, 2) and contents(home) == before
     assert in_process("run", path, "--output", output, "--executor", "serial").returncode == 2
     (tmp_path / "link").symlink_to(tiny.copied(tmp_path / "scratch"), target_is_directory=True)
     assert in_process("run", path, "--output", tmp_path / "link", "--executor", "serial").returncode == 0

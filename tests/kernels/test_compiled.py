@@ -181,8 +181,7 @@ def entry_of(folder):
 
 
 def test_entries__are_private_read_only_found_by_their_key_alone_and_damage_anywhere_is_seen(folder):
-    assert folder.path.stat().st_mode & 0o777 == 0o700
-    assert entry_of(folder).stat().st_mode & 0o777 == 0o400
+    assert folder.path.stat().st_mode & 0o777 == 0o700 and entry_of(folder).stat().st_mode & 0o777 == 0o400
     assert folder.read(b"another kernel") is None
     entry = seal(KEY, CONTENT)
     assert unseal(KEY, entry) == CONTENT

@@ -81,8 +81,7 @@ def test_intervals_over_the_population__cover_and_those_given_one_draw_do_not():
     truth = over.estimates.mean(axis=0)
     for name, share, control in zip(measures, over.coverage(truth), fixed.coverage(truth), strict=True):
         print(f"{name}: {share:.1%} over the population, {control:.1%} given one draw")
-        assert LEAST <= share <= MOST
-        assert control < 0.7
+        assert LEAST <= share <= MOST and control < 0.7
 
 
 def split_of(name: str, seed: int, given: bool) -> Cell:
@@ -98,14 +97,12 @@ def test_standard_errors_over_splits_of_rows__are_the_standard_deviation_over_se
         over = intervals(lambda seed, name=name: split_of(name, seed, False), seeds, OF_ROWS, N_DRAWS)
         fixed = intervals(lambda seed, name=name: split_of(name, seed, True), seeds // 3, OF_ROWS, 8)
         print(f"\n{name}: error over standard deviation of {seeds} seeds", dict(zip(OF_ROWS, over.ratio, strict=True)))
-        assert ((over.ratio >= 0.85) & (over.ratio <= 1.15)).all()
-        assert (fixed.ratio < 0.6).all()
+        assert ((over.ratio >= 0.85) & (over.ratio <= 1.15)).all() and (fixed.ratio < 0.6).all()
         truth = over.estimates.mean(axis=0)
         shares.append([over.coverage(truth), fixed.coverage(truth)])
     share, control = np.mean(shares, axis=0)
     print(f"\n{seeds * len(shares)} studies", dict(zip(OF_ROWS, share, strict=True)), "given one split", control)
-    assert ((share >= LEAST) & (share <= MOST)).all()
-    assert (control < 0.7).all()
+    assert ((share >= LEAST) & (share <= MOST)).all() and (control < 0.7).all()
 
 
 N_STUDIES, N_BATCHES = 400, 4
