@@ -5,8 +5,6 @@ The weights of head h at query q are a softmax over the keys of the logits −|k
 precision.
 """
 
-import itertools
-
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
@@ -71,14 +69,13 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, 1, n_heads, head_dim, n_features)
     projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)
     keys, found = (each.reshape(len(rows), -1, *each.shape[1:]) for each in (keys, projected))
-    ends = np.tile([0, n_features], (n_heads, 1))
-    if not rows[..., [0, -1]].any(axis=(0, 1, 3)).all():  # from the first to the last feature that a head sees
+    if not (rows[..., 0].all() and rows[..., -1].all()):  # from the first to the last feature that a head sees
         seen = np.asarray(rows.any(axis=(0, 1, 3)))
-        ends = np.stack([seen.argmax(axis=1), n_features - seen[:, ::-1].argmax(axis=1)], axis=1)
-    if head_dim * keys.shape[3] * (n_features - np.diff(ends).mean()) < _WORTH_A_CALL:
-        flat = n_heads * head_dim, -1
-        np.matmul(rows.reshape(len(rows), 1, -1, n_features), keys, out=found.reshape(*keys.shape[:2], *flat))
-        return projected
-    for head, features in enumerate(itertools.starmap(slice, ends)):
-        np.matmul(rows[:, :, head, :, features], keys[:, :, features], out=found[:, :, head])
+        first, last = seen.argmax(axis=1), n_features - seen[:, ::-1].argmax(axis=1)
+        if head_dim * keys.shape[3] * (n_features - (last - first).mean()) > _WORTH_A_CALL:
+            for head, features in enumerate(map(slice, first, last)):
+                np.matmul(rows[:, :, head, :, features], keys[:, :, features], out=found[:, :, head])
+            return projected
+    flat = n_heads * head_dim, -1
+    np.matmul(rows.reshape(len(rows), 1, -1, n_features), keys, out=found.reshape(*keys.shape[:2], *flat))
     return projected

@@ -73,7 +73,7 @@ def ours(size: Size) -> Callable[[], None]:
     values, ones = on_device(arrays.values, real), on_device(np.ones_like(arrays.values), real)
 
     def job() -> None:
-        nw_moments(keys, values, ones, arrays.projected_points, arrays.bandwidth, "distance")
+        nw_moments(keys, values, ones, arrays.seen[1], arrays.bandwidth, "distance")
         stream().synchronize()
 
     return job

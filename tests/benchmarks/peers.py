@@ -7,6 +7,7 @@ another: exponents are never positive, and no pass looks for the largest; elsewh
 import ctypes
 import functools
 import importlib.util
+import itertools
 import shutil
 import subprocess
 import tempfile
@@ -52,7 +53,7 @@ def job_of(arrays: Arrays, with_gram: bool) -> Job:
     (n_heads, d, p), dtype = arrays.projections.shape, arrays.keys.dtype
     function = _built(dtype.name, p)
     projections = np.ascontiguousarray(arrays.projections.transpose(0, 2, 1))
-    points, scale = np.ascontiguousarray(arrays.projected_points, dtype), -0.5 / arrays.bandwidth**2
+    points, scale = np.ascontiguousarray(arrays.seen[1], dtype), -0.5 / arrays.bandwidth**2
 
     def job(keys: np.ndarray, values: np.ndarray) -> Any:
         n, shape = keys.shape[2], (len(keys), len(points), n_heads)
@@ -83,12 +84,17 @@ class Peer:
 
 
 def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """Stacked projections (H p, d), and queries (H, Q, p + 1) over b², of distances the last for −|k|²/2, else p."""
-    n_heads, d, p = arrays.projections.shape
-    stacked = np.ascontiguousarray(arrays.projections.transpose(0, 2, 1).reshape(n_heads * p, d))
-    last = np.ones((len(arrays.points), n_heads, 1 if arrays.logits == "distance" else 0))
-    queries = np.concatenate([arrays.projected_points, last], axis=2)
-    return stacked, (queries / arrays.bandwidth**2).transpose(1, 0, 2).astype(arrays.keys.dtype)
+    """Stacked projections (H p, d), and queries (H, Q, p + 1) over b², of distances the last for −|k|²/2, else p.
+
+    Of absorbed queries slopes (H Q, d) of logits, and queries (H, Q, 0).
+    """
+    (projections, queries), scale = arrays.seen, arrays.bandwidth**2
+    stacked = np.ascontiguousarray(projections.transpose(0, 2, 1).reshape(-1, projections.shape[1]))
+    if projections is not arrays.projections:
+        return (stacked / scale).astype(stacked.dtype), queries.transpose(1, 0, 2)[..., :0]
+    last = np.ones((*queries.shape[:2], 1 if arrays.logits == "distance" else 0))
+    queries = np.concatenate([queries, last], axis=2)
+    return stacked, (queries / scale).transpose(1, 0, 2).astype(arrays.keys.dtype)
 
 
 def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
@@ -103,7 +109,7 @@ def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
         augmented[:, -1] = 1.0
     for start in range(0, n_queries, _QUERIES_AT_ONCE):
         chunk = slice(start, start + _QUERIES_AT_ONCE)
-        weights = queries[:, chunk] @ augmented
+        weights = queries[:, chunk] @ augmented if width else augmented[:, chunk]
         yield chunk, np.exp(weights, out=weights)
 
 
@@ -132,10 +138,7 @@ def _numpy_job(arrays: Arrays, with_gram: bool) -> Job:
 
 def numpy_drawn(size: Size, seed: int | tuple[int, ...] = 1) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(seed)
-    shape = (size.replicates, size.features, size.keys)
-    return lambda: (
-        rng.standard_normal(shape, dtype=size.dtype), rng.standard_normal((shape[0], shape[2]), dtype=size.dtype),
-    )  # fmt: skip
+    return lambda: tuple(rng.standard_normal(shape, dtype=size.dtype) for shape in size.drawn)
 
 
 def _torch_inputs(arrays: Arrays) -> tuple[Any, ...]:
@@ -149,7 +152,7 @@ def _torch_inputs(arrays: Arrays) -> tuple[Any, ...]:
 def _torch_augmented(torch: Any, keys: Any, stacked: Any, queries: Any) -> Any:
     """Keys of all heads with −|k|²/2 beneath, if queries have a coordinate for it: (R, H, p + 1, n)."""
     projected = (stacked @ keys).unflatten(1, (len(queries), -1))
-    if projected.shape[2] == queries.shape[2]:
+    if projected.shape[2] >= queries.shape[2]:
         return projected
     return torch.cat([projected, -0.5 * projected.square().sum(2, keepdim=True)], dim=2)
 
@@ -160,6 +163,8 @@ def torch_estimates(arrays: Arrays) -> Job:
 
     def ensembles(keys: Any, values: Any) -> Any:
         augmented = _torch_augmented(torch, keys, stacked, queries).mT
+        if not width:
+            return (torch.softmax(augmented.mT, dim=-1) @ values[:, None, :, None])[..., 0].mT
         # Fused attention wants widths that are multiples of 8.
         pad = (0, -width % 8)
         k, q = (torch.nn.functional.pad(x, pad) for x in (augmented, queries.expand(len(keys), -1, -1, -1)))
@@ -176,15 +181,16 @@ def torch_estimates(arrays: Arrays) -> Job:
 
 def torch_moments(arrays: Arrays) -> Job:
     torch, stacked, queries = _torch_inputs(arrays)
-    n_heads = len(queries)
+    n_heads, _, width = queries.shape
 
     def job(keys: np.ndarray, values: np.ndarray) -> tuple[Any, Any]:
         means, grams = [], []
         with torch.inference_mode():
             for x, y in zip(torch.from_numpy(keys), torch.from_numpy(values), strict=True):
                 augmented = _torch_augmented(torch, x[None], stacked, queries)[0]
-                for chunk in queries.split(_QUERIES_AT_ONCE, dim=1):
-                    rows = torch.softmax(chunk @ augmented, dim=-1).transpose(0, 1).contiguous()
+                for chunk in (queries if width else augmented).split(_QUERIES_AT_ONCE, dim=1):
+                    logits = chunk @ augmented if width else chunk
+                    rows = torch.softmax(logits, dim=-1).transpose(0, 1).contiguous()
                     means.append(rows @ y)
                     grams.append(rows @ rows.mT)
             shape = (len(keys), queries.shape[1], n_heads)
@@ -197,8 +203,7 @@ def torch_drawn(size: Size) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     import torch
 
     dtype = getattr(torch, size.dtype)
-    shape = (size.replicates, size.features, size.keys)
-    return lambda: (torch.randn(shape, dtype=dtype).numpy(), torch.randn(shape[0], shape[2], dtype=dtype).numpy())
+    return lambda: tuple(torch.randn(shape, dtype=dtype).numpy() for shape in size.drawn)
 
 
 def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
@@ -214,11 +219,13 @@ def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
             augmented = jnp.concatenate([projected, -0.5 * jnp.square(projected).sum(1, keepdims=True)], axis=1)
 
         def at_query(query: Any) -> Any:
-            weights = jax.nn.softmax(jnp.einsum("hk,hkn->hn", query, augmented), axis=-1)
+            logits = jnp.einsum("hk,hkn->hn", query, augmented) if width else query
+            weights = jax.nn.softmax(logits, axis=-1)
             return (weights @ values, weights @ weights.T) if with_gram else weights @ values
 
         # Queries one after another: all at once need more memory than the caches hold.
-        return jax.lax.map(at_query, queries.transpose(1, 0, 2), batch_size=_QUERIES_AT_ONCE)
+        by_query = (queries if width else augmented).transpose(1, 0, 2)
+        return jax.lax.map(at_query, by_query, batch_size=_QUERIES_AT_ONCE)
 
     compiled = jax.jit(jax.vmap(one))
     return lambda keys, values: jax.block_until_ready(compiled(jnp.asarray(keys), jnp.asarray(values)))
@@ -227,15 +234,9 @@ def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
 def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
     import jax
 
-    shape, state = (size.replicates, size.features, size.keys), {"step": 0}
-    sample = jax.jit(lambda key: jax.random.normal(key, shape, size.dtype))
-
-    def drawn() -> tuple[np.ndarray, np.ndarray]:
-        state["step"] += 1
-        noise = jax.random.normal(jax.random.key(-state["step"]), (shape[0], shape[2]), size.dtype)
-        return np.asarray(sample(jax.random.key(state["step"]))), np.asarray(noise)
-
-    return drawn
+    samples = [jax.jit(functools.partial(jax.random.normal, shape=shape, dtype=size.dtype)) for shape in size.drawn]
+    numbers = itertools.count()
+    return lambda: tuple(np.asarray(sample(jax.random.key(next(numbers)))) for sample in samples)
 
 
 PEERS = (

@@ -19,9 +19,9 @@ from workloads import TINY
 SMALL = replace(TINY, replicates=16)
 
 
-@pytest.fixture(scope="module", params=["distance", "dot_product"])
+@pytest.fixture(scope="module", params=[("distance", 5), ("dot_product", 5), ("dot_product", 3)])
 def arrays(request):
-    return workloads.draw(replace(TINY, logits=request.param))
+    return workloads.draw(replace(TINY, **dict(zip(("logits", "queries"), request.param, strict=True))))
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,11 @@ class Size:
     def bandwidth(self) -> float:
         return self.keys ** (-1.0 / (self.p + 4)) if self.logits == "distance" else self.p**0.5
 
+    @property
+    def drawn(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of keys and noise."""
+        return (self.replicates, self.features, self.keys), (self.replicates, self.keys)
+
 
 SIZES = (Size("S1", 1024, 32, 8, 64, 8), Size("S2", 4096, 64, 16, 64, 1), Size("S3", 256, 16, 4, 32, 64))
 # Layers of transformers, at the temperature that they have.
@@ -61,9 +66,13 @@ class Arrays:
     logits: str
 
     @cached_property
-    def projected_points(self) -> np.ndarray:
-        """(Q, H, p)."""
-        return np.einsum("qj,hjk->qhk", self.points, self.projections)
+    def seen(self) -> tuple[np.ndarray, np.ndarray]:
+        """Projections (H, d, p) and queries (Q, H, p); of few queries in dot products slopes (H, d, Q), and units."""
+        points = np.einsum("qj,hjk->qhk", self.points, self.projections)
+        if self.logits == "distance" or len(points) >= points.shape[2]:
+            return self.projections, points
+        units = np.repeat(np.eye(len(points), dtype=points.dtype)[:, None], len(self.projections), axis=1)
+        return (points.swapaxes(0, 1) @ self.projections.mT).mT, units
 
 
 def draw(size: Size, seed: int = 0) -> Arrays:
@@ -84,8 +93,9 @@ def target(keys: np.ndarray) -> np.ndarray:
 
 def by_us(arrays: Arrays, with_gram: bool) -> Any:
     """W0 by this package, (R, Q, H); or W1 for noise of variance 1, (R, Q, H) and (R, Q, H, H)."""
-    keys, ones = project(arrays.keys, arrays.projections), np.ones_like(arrays.values) if with_gram else None
-    found = nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, arrays.logits)
+    (projections, queries), ones = arrays.seen, np.ones_like(arrays.values) if with_gram else None
+    keys = project(arrays.keys, projections)
+    found = nw_moments(keys, arrays.values, ones, queries, arrays.bandwidth, arrays.logits)
     return found[:2] if with_gram else found[0]
 
 
