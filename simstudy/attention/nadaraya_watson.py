@@ -66,7 +66,7 @@ def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
     if (span := span_of(cell)) is None:
         return _prepare(cell, heads.query_points(cell), key, query, indices)
     one = np.eye(cell.n_queries, dtype=cell.simulation.dtype)[:, None]
-    return span.slopes.astype(one.dtype), np.repeat(one, cell.heads.n_heads, axis=1), indices
+    return span.slopes.mT.astype(one.dtype, "C").mT, np.repeat(one, cell.heads.n_heads, axis=1), indices
 
 
 @evaluated.register
