@@ -69,7 +69,7 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, 1, n_heads, head_dim, n_features)
     projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)
     keys, found = (each.reshape(len(rows), -1, *each.shape[1:]) for each in (keys, projected))
-    if not (rows[..., 0].all() and rows[..., -1].all()):  # from the first to the last feature that a head sees
+    if not rows[..., 0, [0, -1]].all():  # from the first to the last feature that a head sees
         seen = np.asarray(rows.any(axis=(0, 1, 3)))
         first, last = seen.argmax(axis=1), n_features - seen[:, ::-1].argmax(axis=1)
         if head_dim * keys.shape[3] * (n_features - (last - first).mean()) > _WORTH_A_CALL:

@@ -93,24 +93,7 @@ def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     if projections is not arrays.projections:
         return (stacked / scale).astype(stacked.dtype), queries.transpose(1, 0, 2)[..., :0]
     last = np.ones((*queries.shape[:2], 1 if arrays.logits == "distance" else 0))
-    queries = np.concatenate([queries, last], axis=2)
-    return stacked, (queries / scale).transpose(1, 0, 2).astype(arrays.keys.dtype)
-
-
-def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
-    """Yield query slices and unnormalised weights (H, chunk, n) of one replicate, few queries at a time."""
-    n_heads, n_queries, width = queries.shape
-    augmented = projected = (stacked @ keys).reshape(n_heads, -1, keys.shape[1])
-    if projected.shape[1] < width:
-        augmented = np.empty((n_heads, width, keys.shape[1]), queries.dtype)
-        augmented[:, :-2] = projected
-        np.einsum("hkn,hkn->hn", augmented[:, :-2], augmented[:, :-2], out=augmented[:, -2])
-        augmented[:, -2] *= -0.5
-        augmented[:, -1] = 1.0
-    for start in range(0, n_queries, _QUERIES_AT_ONCE):
-        chunk = slice(start, start + _QUERIES_AT_ONCE)
-        weights = queries[:, chunk] @ augmented if width else augmented[:, chunk]
-        yield chunk, np.exp(weights, out=weights)
+    return stacked, (np.concatenate([queries, last], axis=2) / scale).transpose(1, 0, 2).astype(stacked.dtype)
 
 
 def _numpy_job(arrays: Arrays, with_gram: bool) -> Job:
@@ -118,14 +101,24 @@ def _numpy_job(arrays: Arrays, with_gram: bool) -> Job:
     if arrays.logits == "distance":  # one more coordinate of queries, −|k_q|²/2b²: (H, Q, p + 2)
         reach = -0.5 * np.square(queries[..., :-1]).sum(axis=2, keepdims=True) * arrays.bandwidth**2
         queries = np.concatenate([queries, reach], axis=2).astype(queries.dtype)
-    n_heads, n_queries, _ = queries.shape
+    n_heads, n_queries, width = queries.shape
 
     def job(keys: np.ndarray, values: np.ndarray) -> Any:
         means = np.empty((len(keys), n_queries, n_heads), queries.dtype)
         grams = np.empty((*means.shape, n_heads) if with_gram else 0, queries.dtype)
         for r, y in enumerate(values):
             sides = np.stack([y, np.ones_like(y)], axis=1)
-            for chunk, weights in _numpy_weights(keys[r], stacked, queries):
+            augmented = projected = (stacked @ keys[r]).reshape(n_heads, -1, y.size)
+            if projected.shape[1] < width:
+                augmented = np.empty((n_heads, width, y.size), queries.dtype)
+                augmented[:, :-2] = projected
+                np.einsum("hkn,hkn->hn", augmented[:, :-2], augmented[:, :-2], out=augmented[:, -2])
+                augmented[:, -2] *= -0.5
+                augmented[:, -1] = 1.0
+            for start in range(0, n_queries, step := _QUERIES_AT_ONCE if width else n_queries):
+                chunk = slice(start, start + step)
+                weights = queries[:, chunk] @ augmented if width else augmented[:, chunk]
+                np.exp(weights, out=weights)
                 sums = weights @ sides
                 means[r, chunk] = (sums[..., 0] / sums[..., 1]).T
                 if with_gram:
@@ -189,8 +182,7 @@ def torch_moments(arrays: Arrays) -> Job:
             for x, y in zip(torch.from_numpy(keys), torch.from_numpy(values), strict=True):
                 augmented = _torch_augmented(torch, x[None], stacked, queries)[0]
                 for chunk in (queries if width else augmented).split(_QUERIES_AT_ONCE, dim=1):
-                    logits = chunk @ augmented if width else chunk
-                    rows = torch.softmax(logits, dim=-1).transpose(0, 1).contiguous()
+                    rows = torch.softmax(chunk @ augmented if width else chunk, dim=-1).transpose(0, 1).contiguous()
                     means.append(rows @ y)
                     grams.append(rows @ rows.mT)
             shape = (len(keys), queries.shape[1], n_heads)
@@ -219,13 +211,11 @@ def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
             augmented = jnp.concatenate([projected, -0.5 * jnp.square(projected).sum(1, keepdims=True)], axis=1)
 
         def at_query(query: Any) -> Any:
-            logits = jnp.einsum("hk,hkn->hn", query, augmented) if width else query
-            weights = jax.nn.softmax(logits, axis=-1)
+            weights = jax.nn.softmax(jnp.einsum("hk,hkn->hn", query, augmented) if width else query, axis=-1)
             return (weights @ values, weights @ weights.T) if with_gram else weights @ values
 
         # Queries one after another: all at once need more memory than the caches hold.
-        by_query = (queries if width else augmented).transpose(1, 0, 2)
-        return jax.lax.map(at_query, by_query, batch_size=_QUERIES_AT_ONCE)
+        return jax.lax.map(at_query, (queries if width else augmented).transpose(1, 0, 2), batch_size=_QUERIES_AT_ONCE)
 
     compiled = jax.jit(jax.vmap(one))
     return lambda keys, values: jax.block_until_ready(compiled(jnp.asarray(keys), jnp.asarray(values)))

@@ -94,8 +94,7 @@ def target(keys: np.ndarray) -> np.ndarray:
 def by_us(arrays: Arrays, with_gram: bool) -> Any:
     """W0 by this package, (R, Q, H); or W1 for noise of variance 1, (R, Q, H) and (R, Q, H, H)."""
     (projections, queries), ones = arrays.seen, np.ones_like(arrays.values) if with_gram else None
-    keys = project(arrays.keys, projections)
-    found = nw_moments(keys, arrays.values, ones, queries, arrays.bandwidth, arrays.logits)
+    found = nw_moments(project(arrays.keys, projections), arrays.values, ones, queries, arrays.bandwidth, arrays.logits)
     return found[:2] if with_gram else found[0]
 
 
