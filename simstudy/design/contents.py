@@ -36,11 +36,10 @@ distributions = functools.cache(packages_distributions)
 
 def read_contents(cell: Cell, folder: Path) -> Cell:
     """Return a cell with the contents of its files; `DesignError` names the setting if they are not what it states."""
-    readers = {"file_projections": _read_heads, "file_mask": _read_mask, "file_rows": _read_rows}
-    found: dict[str, Any] = {}
+    read, found = {"file_projections": _read_heads, "file_mask": _read_mask, "file_rows": _read_rows}, dict[str, Any]()
     for field, (setting, path) in cell.files.items():
         try:
-            found[field] = readers[field](folder / path, cell)
+            found[field] = read[field](folder / path, cell)
         except UserError as error:
             raise mistake(setting, None, str(error)) from None
     return cell.model_copy(update=found)
@@ -100,8 +99,7 @@ def _read_rows(path: Path, cell: Cell) -> Rows:
         responses = table[keys.response]
     features = np.column_stack([table[name] for name in names])
     raw = Rows(features, responses, none, features[:0], responses[:0])
-    rows = split(raw, data, cell.simulation.seed)
-    rows = raw if "held_out" in cell.population else rows
+    rows = raw if "held_out" in cell.population else split(raw, data, cell.simulation.seed)
     constant = ", ".join(name for name, feature in zip(names, rows.keys.T, strict=True) if np.ptp(feature) == 0.0)
     if keys.standardise and constant:
         raise UserError(f"constant columns cannot be standardised: leave out {constant}, or use standardise = false")
@@ -214,7 +212,9 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
     draw = np.random.Generator(np.random.Philox(key=1))
     x = draw.standard_normal((n_features, 3, FEW))
     if isinstance(piece, Functions):
-        _hold(piece, piece.method, lambda part: np.stack([*piece.numbers(Draw(range(FEW)[part])).values()], axis=-1))
+        also = ["interval_length"] * ("coverage" in piece.measures)  # ends may change, and cover all the same
+        tried = piece.model_copy(update={"measures": (*piece.measures, *also)})
+        _hold(piece, piece.method, lambda part: np.stack([*tried.numbers(Draw(range(FEW)[part])).values()], axis=-1))
         for name in piece.of_means.keys() & {*piece.uses_functions}:
             piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):

@@ -242,6 +242,8 @@ def n_failed(x):
     ({"process": lambda draw, n, shift: {"x": draw.normals(n).tolist(), "truth": shift}, "method": greedy,
       "one_by_one": True}, "read-only: data are shared by all methods; copy"),
     (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
+    ({"methods": {"odd": lambda x: {"lower": -9.0 - np.random.default_rng().random(len(x)), "upper": 9.0}},
+      "measures": ["coverage"]}, "odd returns other values when it is call"),
     *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
     ({"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True}, "odd .* float64 of shape .2.*estimates"),
     ({"methods": []}, "methods = ..: give at least one function"),

@@ -136,8 +136,7 @@ def test_given_points_are_padded_with_zeros_and_gaussian_ones_fixed_nested_and_s
     given = {"kind": "points", "points": [[1, 2], [3], [4, 5, 6]]}
     assert points(n_features=3, queries=given).tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6]]
     x = points()
-    assert x.shape == (400, 20)
-    assert np.abs(np.mean(x**2) - 1) < 4 * math.sqrt(2 / x.size)
+    assert x.shape == (400, 20) and np.abs(np.mean(x**2) - 1) < 4 * math.sqrt(2 / x.size)
     assert np.abs(np.mean((1.1 * x) ** 2) - 1) > 4 * math.sqrt(2 / x.size)
     np.testing.assert_array_equal(points(scale=2.0), 2 * x)
     np.testing.assert_array_equal(points(count=7, n_features=5), x[:7, :5])

@@ -121,8 +121,7 @@ def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypa
     calls = computed(monkeypatch)
     second = run(loaded(tmp_path, varied(seed=8)), output=tmp_path, executor="serial")
     n_new = len(calls)
-    assert n_new == int(second.n_batches.sum())
-    assert not (first.mse == second.mse).sel(source="empirical").any()
+    assert n_new == int(second.n_batches.sum()) and not (first.mse == second.mse).sel(source="empirical").any()
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new  # back to the first design: all its batches are there
     monkeypatch.setattr("simstudy.execution.provenance.engine", lambda *_: "another engine")
