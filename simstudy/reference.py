@@ -64,12 +64,12 @@ def sections() -> dict[str, list[Line]]:
     """Return the lines of each table of a design, and of the measures, by name."""
     found: dict[str, list[Line]] = {}
     for name, record in TABLES.items():
-        found[name] = [((), words(record)), ((), entries(record))]
+        found[name] = [((*record.model_fields,), text) for text in (words(record), entries(record))]
         for setting, field in record.model_fields.items():
             if any(map(tags, records_in(field.annotation))):
                 found[name] += [((setting,), f"{setting}:"), *kinds(field.annotation, setting)]
     for name, (union, common) in KINDS.items():
-        found[name] = [((), f"In all kinds: {entries(common)}"), *kinds(union, "", common)]
+        found[name] = [((*common.model_fields,), f"In all kinds: {entries(common)}"), *kinds(union, "", common)]
     of_heads = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
     for name, group in {"measures of heads": of_heads, "measures of functions": measures.OF_FUNCTIONS}.items():
         found[name] = [((measure,), f"- {measure}: {each.meaning}") for measure, each in group.items()]

@@ -36,8 +36,7 @@ def test_help__teaches_and_list_and_check_know_the_shipped_designs(capsys, in_pr
         patch.setattr("simstudy.design.load.check", None)
         listed = in_process("list")
     names = [path.parent.name for path in load.known_designs()]
-    assert listed.returncode == 0 and len(names) > 20
-    assert all(f"│ {name} " in listed.stdout for name in names)
+    assert listed.returncode == 0 and len(names) > 20 and all(f"│ {name} " in listed.stdout for name in names)
     checked = in_process("check", "principal-angles")
     assert checked.returncode == 0 and "full" in checked.stdout
 
@@ -180,7 +179,8 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(here, tmp_pa
     ("noise", ("- student_t: ", "heavy-tailed")), ("ridge", ("amplitude = 1.0",)), ("measures", ("- mse:",)),
     ("mse", ("mean squared error of the combined estimate",)), ("larger_than", ("versus", "(ratio)")),
     ("disjoint", ("- none, disjoint: ",)), ("regresion", ('did you mean "regression"?',)),
-    ("domain", ("known: study, ", ", heads_function, value_projections, none, disjoint, random, learner, ")),
+    ("noise_sd", ("Data-generating", "noise_sd = 1.0")), ("where", ("In all kinds: ", "= supported (contradicted, ")),
+    ("no word", ("known: study, ", ", value_projections, none, disjoint, random, learner, logits, ")),
 ])  # fmt: skip
 def test_describe__says_what_records_say(here, name, told):
     code, shown, errors = here(*["describe", name][: 1 + bool(name)])
