@@ -54,7 +54,7 @@ def _fixed_heads(cell: Cell) -> Prepared:
     return key, query, np.stack([_diversity(each.tobytes(), each.shape, cell.bandwidth) for each in sets])
 
 
-@functools.lru_cache(maxsize=8)  # of 12 heads of 64 dimensions a tenth of a second, and cells of a grid share heads
+@functools.lru_cache(maxsize=4)  # of 12 heads of 64 dimensions a tenth of a second, and cells of a grid share heads
 def _diversity(projections: bytes, shape: tuple[int, ...], bandwidth: float) -> Array:
     return diversity_indices(np.frombuffer(projections).reshape(shape), bandwidth)
 
