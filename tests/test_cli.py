@@ -93,8 +93,7 @@ def test_plan_and_replay__in_turn(in_process, tmp_path):
     ):  # fmt: skip
         result = in_process(asked, path, *options, "--output", tmp_path / "new")
         assert result.returncode == 2 and result.stderr.startswith("error: ") and told in result.stderr
-        assert len(result.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "new").exists()
+        assert len(result.stderr.strip().splitlines()) == 1 and not (tmp_path / "new").exists()
 
 
 def test_run_in_use_and_bad_designs__are_told_and_nothing_is_written(in_process, tmp_path):

@@ -150,7 +150,7 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
         for name in (names,) if isinstance(names, str) else names:
             if name not in factors:
                 yield Problem.unknown(f"{reference.path}.{field}", name, factors, what="factor")
-            elif field in ("over", "tune") and name in (stated("x"), stated("hue"), stated("panel")):
+            elif field in ("over", "tune", "along") and name in (stated("x"), stated("hue"), stated("panel")):
                 yield reference.problem(field, f"{name} is x, hue or panel already; name another factor")
     known = tuple(dict.fromkeys((*grid.selectable, *factors)))
     for field in ("where", "versus", "stands"):
