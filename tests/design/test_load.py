@@ -109,7 +109,7 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
        f'\nx = "angle"\nover = "{over}"', f"figures.best.over = '{over}'", remedy)
       for over, remedy in (("bandwidth", "or more different values"), ("angle", "angle is x, hue or panel already"))),
     ("[profiles.quick]", '[profiles.quick]\n[claims.m]\nstatement = "s"\nkind = "optimum_slope"\ngrid = "angles"'
-     '\nx = "angle"\nalong = "angle"\nvalue = 1\nmargin = 1', "claims.m.along = 'angle'", "angle is x, hue or panel already; name"),
+     '\nx = "angle"\nalong = "angle"\nvalue = 1\nmargin = 1', "claims.m.along = 'angle'", "angle is x, hue or panel"),
     ('hue = "bandwidth"', 'index = "vendi"', "figures.mse.index = 'vendi'", "unknown key; known: title"),
     ('x = "angle"\ny', 'kind = "lollipop"\ntarget = nan\ny', "figures.mse.target = nan", "be a finite number"),
     ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid = 'angels'", 'mean "angles"?'),
