@@ -96,7 +96,8 @@ def why_no_verdict(contrast: Contrast) -> str:
     if not np.isfinite(contrast.value):
         return "no estimate, or none that is smooth in the means"
     if (blocks := contrast.degrees + 1) < contrast.fewest:
-        return f"{blocks:g} blocks of replicates or draws, {contrast.fewest:g} are needed"
+        common = " that cells with more and with fewer have in common" if contrast.n_blocks >= contrast.fewest else ""
+        return f"{blocks:g} blocks of replicates or draws{common}, {contrast.fewest:g} are needed"
     if contrast.few_decide:
         share = f"one block of {blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
         return share + ("" if contrast.one_look else ", so only what is far off decides")
@@ -253,8 +254,7 @@ def anytime_p(z: ArrayLike, n_blocks: ArrayLike) -> Array:
     with np.errstate(divide="ignore"):
         tail = np.log(0.5 * special.erfcx(-below / np.sqrt(2.0)))
     rising = np.where(score < 0.0, tail, 0.5 * above**2 + special.log_ndtr(above))
-    log_evidence = np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising
-    return np.asarray(np.exp(-np.maximum(log_evidence, 0.0)))
+    return np.asarray(np.exp(-np.maximum(np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising, 0.0)))
 
 
 # The same for all comparisons of a claim that have as many blocks.

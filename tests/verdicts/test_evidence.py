@@ -49,6 +49,8 @@ def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_i
     assert both.n_blocks.tolist() == [[6400, 64], [64, 64]] and (both.degrees == 63).all()
     later = found.repeated(4.0).combine({0: 1.0})
     assert (later.n_blocks, later.degrees) == (25600, 255)
+    found.streams, found.lengths = [(1, 256)] * 2, [1, 2]  # one cell has twice the blocks, each half as long
+    assert "32 blocks of replicates or draws that cells with more" in ev.why_no_verdict(found.combine({0: 1, 1: -1}))
 
 
 @pytest.mark.parametrize("settings", [{"seed": 2}, {"batch_size": 512}])
@@ -72,8 +74,8 @@ def test_rounding__counts_as_an_error_of_sums_and_squares_and_is_no_standard_err
         found = inside("difference", contrast, (0.0, np.inf), 0.0)
         assert found.mcse == 0.0 and min(found.evidence) > 0.1
     assert estimates.combine({0: 1.0, 2: -1.0}).mcse == pytest.approx(np.linalg.norm(LONG))
-    few_failed = estimates_of([account({}, 0.0, np.zeros(64), remainder=0.01)], "mse")
-    assert few_failed.combine({0: 1.0}).mcse == 0.01  # not of blocks, and no rounding
+    few = estimates_of([account({}, 0.0, np.zeros(64), remainder=0.01)], "mse").combine({0: 1.0})
+    assert few.mcse == 0.01  # not of blocks, and no rounding
     # Means of 1e9 + N(0, 1) had standard error 0, and blocks that are all alike.
     large = {"bias": 1e3, "variance": 2.0, "coverage": 1e9}
     cells = [account({}, large, dict.fromkeys(large, 1e-3 * LONG), measure="bias", n_replicates=64)]
@@ -99,9 +101,8 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     np.testing.assert_allclose(table, [[128, 128, np.inf], [128, 512, np.inf], [np.inf, np.inf, 512]])
     drawn = account({}, 3.0, alike, by_batch=True, n_replicates=1024, **settings)
     assert estimates_of([drawn], "visible_rank").combine({0: 1.0}).unseen == 64
-    never = account({}, 0.0, alike, n_replicates=256, **settings)
-    assert estimates_of([never], "visible_rank").combine({0: 1.0}).unseen == 256
-    assert estimates_of([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity
+    never = estimates_of([account({}, 0.0, alike, n_replicates=256, **settings)], "visible_rank").combine({0: 1.0})
+    assert never.unseen == 256 and estimates_of([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf
 
 
 def test_residuals__are_from_exact_theory_where_there_is_one():
