@@ -7,28 +7,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import dask
-import hypothesis
 import pytest
-import xarray as xr
-from builders import run, write_design
-from builders_results import DESIGN as MADE_UP
-from builders_results import build_results
 from commands import PRINTED, forks
 
-from simstudy.design.load import Design, load_design
-
+# What takes long to import is imported below: the process that hands out tests runs none, and all wait for it.
+gc.set_threshold(100_000)  # new objects, as for the command: with 700 the tests take a third longer to be imported
 # Examples that failed lie with the environment: the checkout may be read-only.
-hypothesis.configuration.set_hypothesis_home_dir(Path(sys.prefix) / ".hypothesis")
+os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(sys.prefix) / ".hypothesis")
 
 
 class Finished(NamedTuple):
     """A study that was run: its design, its results, and the folder of all studies that holds it."""
 
-    design: Design
-    results: xr.Dataset
+    design: Any
+    results: Any
     output: Path
 
     def copied(self, output: Path) -> Path:
@@ -39,6 +33,8 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """`builders.DESIGN`, run once for all tests of a worker; tests that change its files have a copy."""
+    from builders import load_design, run, write_design
+
     path = write_design(tmp_path_factory.mktemp("design"))
     design, output = load_design(path), tmp_path_factory.mktemp("tiny")
     results = run(design, output=output, executor="serial")
@@ -47,20 +43,26 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 @pytest.fixture(scope="session")
-def design() -> Design:
+def design() -> Any:
     """A small design of reports and figures, unless a file of tests has another."""
-    return load_design(MADE_UP)
+    from builders_results import DESIGN, load_design
+
+    return load_design(DESIGN)
 
 
 @pytest.fixture(scope="session")
-def results(design: Design) -> xr.Dataset:
+def results(design: Any) -> Any:
     """Results of it, made up, which no test may change."""
+    from builders_results import build_results
+
     return build_results(design)
 
 
 @pytest.fixture
 def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Processes of Dask are forked from one that has imported everything, as those of `commands.forks`."""
+    import dask
+
     forks()
     # Dask would replace what is imported there.
     monkeypatch.setattr("distributed.utils._forkserver_preload_set", True)

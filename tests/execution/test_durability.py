@@ -108,8 +108,7 @@ def test_two_hosts_that_have_lost_their_locks__do_not_both_write_and_without_loc
     assert f"the lock is lost to process {others[0].pid} on another host; wait for it, and run again" in told
     others[0].communicate()
     monkeypatch.undo()
-    results = run(design, output=tmp_path, executor="serial")
-    assert results.equals(tiny.results)
+    assert run(design, output=tmp_path, executor="serial").equals(tiny.results)
     lacking = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", lacking)
     refuses(r"\(No locks available\); mount it with", run, design, output=tmp_path / "new", executor="serial")

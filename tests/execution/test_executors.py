@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import dask
 import numpy as np
 import pytest
-from builders import loaded, minimal_cell, refuses
+from builders import loaded, minimal_cell, refuses, watched
 from distributed import LocalCluster, Security, SpecCluster, get_worker  # with its defaults, before any are set aside
 from strangers import answering, certificates, cluster, listeners
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -119,27 +119,22 @@ def test_loop__returns_every_task_also_those_added_while_iterating_and_opens_no_
     assert done == {0, 1, 2}
 
 
-def spied(executor, monkeypatch) -> list[int]:
-    turns, submit = [], executor.submit
-    monkeypatch.setattr(executor, "submit", lambda f, tasks, *more: turns.append(len(tasks)) or submit(f, tasks, *more))
-    return turns
-
-
 def test_short_batches__are_handed_over_several_at_a_time_and_the_next_turn_before_outcomes_are_stored(monkeypatch):
     made = minimal_cell(batch_size=16)
     with open_executor("threads", 1) as executor:
-        turns = spied(executor, monkeypatch)
+        turns = watched(monkeypatch, executor, "submit")
         found = {task.batch: outcome.batches[0] for task, outcome in drained(executor, batches(60, batch_size=16))}
-    assert sum(turns) == len(found) == 60 and max(turns) > 1
+    sizes = [len(tasks) for _, tasks, *_ in turns]
+    assert sum(sizes) == len(found) == 60 and max(sizes) > 1
     for batch in (0, 17, 59):
         np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
     monkeypatch.setattr(executors, "TASKS_PER_THREAD", 1)
     monkeypatch.setattr(executors, "TURN_SECONDS", 1e-9)
     with open_executor("threads", 1) as executor:
-        turns = spied(executor, monkeypatch)
+        turns = watched(monkeypatch, executor, "submit")
         outcomes = run_tasks(executor, deque([iter(batches(3, batch_size=16))]))
         next(outcomes)
-        assert turns == [1, 1]
+        assert [len(tasks) for _, tasks, *_ in turns] == [1, 1]
         list(outcomes)
 
 
@@ -148,8 +143,7 @@ def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, mon
     """To ask the scheduler for them takes as long as a short batch."""
     monkeypatch.setattr(clusters, "COUNT_SECONDS", seconds)
     monkeypatch.setattr(executor, "_counted", -math.inf)  # they are counted when it opens, too
-    counted, original = [], executor._client.nthreads
-    monkeypatch.setattr(executor._client, "nthreads", lambda: counted.append(1) or original())
+    counted = watched(monkeypatch, executor._client, "nthreads")
     assert len(drained(executor, batches(12, batch_size=16))) == 12
     assert (len(counted) == 1) == (seconds > 0.0)  # without any time between, at each pass
 

@@ -4,7 +4,7 @@ import json
 from concurrent.futures import wait
 
 import pytest
-from builders import edited, loaded, refuses, run, varied, write_design
+from builders import edited, loaded, refuses, run, varied, watched, write_design
 from stored import batches, numbers, remove, rows
 
 import simstudy
@@ -199,8 +199,7 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
     path, trust = write_design(tmp_path, text), [tmp_path / "mine.py", tmp_path / "functions.py"]
     trust[0].write_text("def m(x):\n    return 1.0 * x[0] ** 2\n")
     trust[1].write_text("def number():\n    return 1")
-    opened, original = [], study.rules_of
-    monkeypatch.setattr(study, "rules_of", lambda *given: opened.append(1) or original(*given))
+    opened = watched(monkeypatch, study, "rules_of")
 
     def opens():
         opened.clear()
@@ -232,8 +231,7 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
 
 
 def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):
-    drawn, original = [], page.write_report
-    monkeypatch.setattr(page, "write_report", lambda *given: drawn.append(1) or original(*given))
+    drawn = watched(monkeypatch, page, "write_report")
     monkeypatch.setattr(page, "figure_files", lambda *_: {"mse": b"png"})
     command = ["run", write_design(tmp_path), "--output", tmp_path / "out", "--executor", "serial"]
     folder = tmp_path / "out" / "tiny" / "quick"

@@ -21,7 +21,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import xarray as xr
-from builders import loaded, refuses, varied, write_design
+from builders import loaded, refuses, varied, watched, write_design
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored import contents
@@ -29,7 +29,7 @@ from stored import contents
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.errors import UserError
 from simstudy.execution import executors, state
-from simstudy.execution.executors import Task, open_executor, run_tasks
+from simstudy.execution.executors import open_executor, run_tasks
 from simstudy.execution.folder import Folder, due
 from simstudy.execution.provenance import PACKAGE
 from simstudy.execution.state import RunState
@@ -244,8 +244,7 @@ def test_results_that_are_missing_or_damaged__are_one_message(tmp_path):
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
     vast = loaded(tmp_path, re.sub("_replicates = [0-9]+", "_replicates = 160_000_000", varied(batch_size=16)))
-    made = []
-    monkeypatch.setattr(state, "Task", lambda *given: made.append(given) or Task(*given))
+    made = watched(monkeypatch, state, "Task")
     monkeypatch.setattr(executors, "AHEAD", 10)
     store = Store(tmp_path / "study")
     run_state = RunState(vast, store)

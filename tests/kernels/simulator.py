@@ -3,19 +3,20 @@
 Imported by the checks, and by the processes of the executor ``cuda`` as what Dask loads first in a worker.
 """
 
-import contextlib
 import math
+import sys
 import threading
-import traceback
 
 import numpy as np
-from numba.cuda.simulator.kernel import BlockManager, BlockThread
+from numba.cuda.simulator.cudadrv.devicearray import FakeWithinKernelCUDAArray
+from numba.cuda.simulator.kernel import BlockManager, BlockThread, FakeCUDAKernel
 from numba.cuda.simulator.kernelapi import FakeCUDAShared
 
 
 def array(self, shape, dtype, alignment=None):
     """One array for each line that asks for one, as the simulator has, with any alignment."""
-    return self._allocations.setdefault(traceback.extract_stack()[-2][:2], np.empty(shape, dtype))
+    caller = sys._getframe(1)
+    return self._allocations.setdefault((caller.f_code, caller.f_lineno), np.empty(shape, dtype))
 
 
 def run(self, grid_point, *arguments):
@@ -23,12 +24,11 @@ def run(self, grid_point, *arguments):
     self.barrier = threading.Barrier(math.prod(self._block_dim))
 
     def call():
-        with contextlib.suppress(threading.BrokenBarrierError):
-            try:
-                self._f(*arguments)
-            except BaseException:
-                self.barrier.abort()
-                raise
+        try:
+            self._f(*arguments)
+        except BaseException:
+            self.barrier.abort()
+            raise
 
     threads = [BlockThread(call, self, grid_point, point, self._debug) for point in np.ndindex(*self._block_dim)]
     for thread in threads:
@@ -36,9 +36,16 @@ def run(self, grid_point, *arguments):
     for thread in threads:
         thread.join()
     for thread in threads:
-        if thread.exception:
+        if thread.exception and not isinstance(thread.exception[0], threading.BrokenBarrierError):
             raise thread.exception[0].with_traceback(thread.exception[1])
 
 
-FakeCUDAShared.array, BlockManager.run = array, run
+def call_kernel(self, *arguments, simulated=FakeCUDAKernel.__call__):
+    """Do not put the simulator into a module, and take it out again, for a function that does not name it."""
+    plain = self._device and "cuda" not in self.fn.__code__.co_names
+    return self.fn(*arguments) if plain else simulated(self, *arguments)
+
+
+FakeCUDAShared.array, BlockManager.run, FakeCUDAKernel.__call__ = array, run, call_kernel
+FakeWithinKernelCUDAArray.__getattr__ = lambda self, name: getattr(self._item._ary, name)  # not by all that it has
 BlockThread.syncthreads = lambda thread: thread._manager.barrier.wait()

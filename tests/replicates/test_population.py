@@ -177,14 +177,15 @@ def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, c
     text = varied(edited(DESIGN, CLAIM, claim), relative_mcse=wanted, bandwidth=[2.0, 3.0], **POPULATION)
     given, free = (loaded(tmp_path, each) for each in (text, varied(text, batch_size=None)))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
-    chosen = {(each.cell.simulation.batch_size, each.cell.simulation.control) for each in allocation.sized(free).cells}
+    sized = allocation.sized(free)
+    chosen = {(each.cell.simulation.batch_size, each.cell.simulation.control) for each in sized.cells}
     ((size, _),) = chosen
     assert chosen <= {(4, control), (8, control)}  # 512 replicates are 64 draws of 8
     results, store = run(free, output=tmp_path, executor="serial"), store_of(free, tmp_path)
     assert set(results.batch_size.values) == {size}
     assert [cell.stored for cell in counted(free, store).cells] == results.n_batches.values.tolist()
     require_same_design(results, free, store)  # as reports ask
-    again = run(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2)
+    again = run(sized, output=tmp_path / "again", executor="threads", workers=2)
     np.testing.assert_array_equal(results.mse, again.mse)
 
 
