@@ -76,8 +76,9 @@ def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
     planned = [each for each in getattr(design, "cells", ()) if each.grid == grid]
     precision = planned[0].precision if planned else vars(design)["precision"]
     asked = [*([claim.measure] if claim else []), *precision.relative_mcse, *precision.absolute_mcse]
-    measures = [*stated_measures(results.attrs), "mse", *averaged_measures(results)]
-    y = next((each for each in (*asked, *measures) if each in measures and np.isfinite(cells[each][0]).any()), None)
+    known = averaged_measures(results)
+    asked += [*design.functions.get("measures", ()), "mse", *known]
+    y = next((each for each in asked if each in known and np.isfinite(cells[each][0]).any()), None)
     if y is None:
         return {}
     levels = {name: list(dict.fromkeys(level(row, name) for row in coordinates_of(cells))) for name in factors[grid]}
@@ -188,7 +189,6 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
     lines = tables.verdict_lines(results)
     # The first sentence, which no abbreviation ends: a capital follows.
     question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
-    titles = {name: figure.title for name, figure in figures_of(design, results).items()}
     return {
         "name": design.study.name,
         "design": design,
@@ -197,7 +197,7 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "verdicts": lines,
         "sentence": tables.sentence(lines) or tables.measure_words(results, design),
         "headline": tables.count_verdicts(lines),
-        "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
+        "figures": [figure_of(k, of.title, pictures.get(k, b"")) for k, of in figures_of(design, results).items()],
     }
 
 

@@ -151,15 +151,15 @@ def verdict_table(lines: Sequence[Any], error: str = "MCSE", looks: str = "any n
 
 def measure_words(results: xr.Dataset, design: Design) -> str:
     """Return how small and how large the measure that is first asked for is, with errors: the answer without claims."""
-    precisions = (planned.precision for planned in design.cells)
-    asked = [name for each in precisions for name in (*each.relative_mcse, *each.absolute_mcse)]
-    asked += [*(figure.y for figure in design.figures.values()), *stated_measures(results.attrs), "mse"]
-    values, errors = results[asked[0]].sel(source="empirical").values, results[f"{asked[0]}_mcse"].values
+    asked = [name for each in design.cells for name in (*each.precision.relative_mcse, *each.precision.absolute_mcse)]
+    asked += [*(each.y for each in design.figures.values()), *design.functions.get("measures", ())]
+    name = next(each for each in (*asked, *stated_measures(results.attrs), "mse") if each in results)
+    values, errors = results[name].sel(source="empirical").values, results[f"{name}_mcse"].values
     known = np.flatnonzero(np.isfinite(values))
     ends = dict.fromkeys(known[np.argsort(values[known])][[0, -1]].tolist()) if len(known) else {}
     between = " to ".join(with_error(float(values[end]), float(errors[end])) for end in ends)
     over = "; ".join(dict.fromkeys(results["error_over"].values.tolist()))
-    return f"{measure_name(asked[0])}: {between or 'undefined'} ({over})"
+    return f"{measure_name(name)}: {between or 'undefined'} ({over})"
 
 
 def verdict_frame(results: xr.Dataset) -> pd.DataFrame:

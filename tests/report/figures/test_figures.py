@@ -12,6 +12,7 @@ from builders_results import ANGLES, build_results, cells_where, stated, with_gr
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
 
+from simstudy.design.document import Precision
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, THEORIES
 from simstudy.report.figures import chosen, draw, image
@@ -126,8 +127,7 @@ def test_log_scale__has_plain_numbers_drops_what_is_not_positive_and_says_so(res
     for made in (curve, partial(stated, "diversity", index="vendi")):
         drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
         drawing.draw_without_rendering()
-        assert len(points(panels(drawing)[0])) == 4
-        assert "2 points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
+        assert len(points(panels(drawing)[0])) == 4 and "2 points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
     figure = curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log")
     drawing = draw(figure, "f", results)
     drawing.draw_without_rendering()
@@ -331,11 +331,11 @@ def test_cells_with_few_of_all_combinations__stand_side_by_side_alone(leading, k
     axes = panels(draw(stated(kind, grid="angles", y="correlation"), "f", cells))[0]
     assert len(points(axes)) == 7 and max(map(len, (axes.get_xlabel(), axes.get_ylabel()))) <= 60
     # Nor are they a colour each, or a panel.
-    none = SimpleNamespace(figures={}, claims={}, precision=SimpleNamespace(relative_mcse={}, absolute_mcse={}))
-    for count, shown in ((1, "curve"), (2, "lollipop"), (30, "lollipop")):
+    for count, shown, own in ((1, "curve", []), (2, "lollipop", ["none", "correlation"]), (30, "lollipop", [])):
+        none = SimpleNamespace(figures={}, claims={}, functions={"measures": own}, precision=Precision())
         cells.attrs["factors"] = f"angles: {', '.join(names[:count])}"
         (figure,) = figures_of(none, cells).values()
-        assert (figure.kind, figure.hue, figure.y) == (shown, None, "mse")
+        assert (figure.kind, figure.hue, figure.y) == (shown, None, [*own[1:], "mse"][0])
 
 
 def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(split):
