@@ -127,7 +127,8 @@ def test_log_scale__has_plain_numbers_drops_what_is_not_positive_and_says_so(res
     for made in (curve, partial(stated, "diversity", index="vendi")):
         drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
         drawing.draw_without_rendering()
-        assert len(points(panels(drawing)[0])) == 4 and "2 points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
+        assert len(points(panels(drawing)[0])) == 4
+        assert "2 points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
     figure = curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log")
     drawing = draw(figure, "f", results)
     drawing.draw_without_rendering()
