@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -15,15 +16,15 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 SECONDS = 600  # after which a command hangs
 PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
-UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n"
-"""Reports without pictures, which take longer to draw than a small study to run."""
+UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n"  # pictures take longer than a run
+gc.set_threshold(100_000)  # new objects, as for the command: with 700 the tests take a third longer to be imported
 
 
 @functools.cache
 def forks() -> Any:
     """Start processes that have imported everything and run a study, and have seen nothing of the test."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["warmed"])
+    context.set_forkserver_preload(["commands", "warmed"])
     with contextlib.chdir(Path(__file__).parent):  # where that is looked for
         forkserver.ensure_running()
     return context

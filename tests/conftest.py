@@ -13,7 +13,6 @@ import pytest
 from commands import PRINTED, forks
 
 # What takes long to import is imported below: the process that hands out tests runs none, and all wait for it.
-gc.set_threshold(100_000)  # new objects, as for the command: with 700 the tests take a third longer to be imported
 # Examples that failed lie with the environment: the checkout may be read-only.
 os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(sys.prefix) / ".hypothesis")
 
