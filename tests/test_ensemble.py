@@ -17,8 +17,6 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 
 N, D, H, P, Q = 30, 5, 3, 2, 4
 SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
-
-
 SHAPES = {"keys": (N, D), "values": (N,), "queries": (Q, D), "projections": (H, D, P)}
 
 

@@ -8,7 +8,7 @@ from builders import RIDGE, estimated, minimal_cell, solved
 from theory_oracle import regression_values
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
-from simstudy.data import heads, training
+from simstudy.data import geometry, heads, training
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS
 from simstudy.kernels.errors import mean_variances
@@ -113,10 +113,12 @@ def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
     assert max(sizes) == 3 * one and sum(sizes) == 256 * one
 
 
-def test_redrawn_heads__have_random_indices_and_fixed_heads_have_not():
-    for arrangement in ("haar_redrawn", "haar", "orthogonal"):  # of which the first alone has random indices
-        error = estimated(minimal_cell(arrangement=arrangement)).mcse["hdi"][0]
-        assert (error > 1e-6) == (arrangement == "haar_redrawn")
+def test_redrawn_heads__have_random_indices_and_fixed_heads_those_of_their_projections():
+    for arrangement, bandwidth in (("haar_redrawn", 1.0), ("haar", 1.0), ("haar", 2.0), ("orthogonal", 1.0)):
+        found = estimated(cell := minimal_cell(arrangement=arrangement, bandwidth=bandwidth))
+        assert (found.mcse["hdi"][0] > 1e-6) == (arrangement == "haar_redrawn")
+        expected = geometry.diversity_indices(heads.key_projections(cell), bandwidth)
+        assert np.allclose(found.estimate["hdi"][: expected.size], expected) == (arrangement != "haar_redrawn")
 
 
 def test_replicate_that_raises__is_counted_alone_and_kept_by_number(monkeypatch):
