@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from simstudy.kernels.elementary import exp2_float32, exp2_float64
-from simstudy.kernels.jit import inlined, kernel, writable
+from simstudy.kernels.jit import inlined, kernel, spliced, writable
 from simstudy.kernels.lanes import add_products
 from simstudy.kernels.shifts import set_shifts
 from simstudy.kernels.tiles import (
@@ -41,7 +41,7 @@ def arrays_for(
     return [writable(each, keys.dtype) for each in (keys, values, noise, major)], found
 
 
-@inlined
+@spliced
 def _multiply(exp2, keys, values, variances, largest, points, scale, memory):
     # Sums of all heads at all queries, and their products if there are variances: then all heads of a tile are laid out
     # at once, otherwise one, which stays in the cache.
@@ -151,9 +151,10 @@ def _moments_by(exp2):
             for h in range(n_heads):
                 slopes, limits, near = memory.slopes[h], memory.limits[h], memory.near[h]
                 set_shifts(keys[r, h], points[h], scale, row, memory.centres[h], slopes, limits, near)
-            _multiply(exp2, keys[r], values[r], variances[r], largest, points, scale, memory)
-            if _leave_tiny(scale, memory):
+            for _ in range(2):
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, scale, memory)
+                if not _leave_tiny(scale, memory):
+                    break
             for q in range(n_queries):
                 for h in range(n_heads):
                     sums = memory.sums[q, h]

@@ -23,9 +23,12 @@ _OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False
 
 # Typed loosely: Numba states no types for a decorator with options.
 _as_written: Callable[..., Any] = functools.partial(numba.njit, **_OPTIONS)
-_loops: Callable[..., Any] = functools.partial(_as_written, fastmath=FASTMATH)
 # Of loops inside kernels: a real call that passes slices counts references, which costs as much as a tile of keys.
-inlined: Callable[..., Any] = functools.partial(_loops, forceinline=True)
+# Without wrappers, since Python never calls them.
+_WITHIN = {"fastmath": FASTMATH, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inlined: Callable[..., Any] = functools.partial(_as_written, forceinline=True, **_WITHIN)
+# Not compiled by itself first: for the one long loop of a kernel, which has a single call of it.
+spliced: Callable[..., Any] = functools.partial(_as_written, inline="always", **_WITHIN)
 # Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.  The
 # plain function stays reachable as ``py_func``, for tests and for GPUs.
 device_function: Callable[..., Any] = functools.partial(_as_written, fastmath={"contract", "nsz"}, forceinline=True)
@@ -33,7 +36,7 @@ device_function: Callable[..., Any] = functools.partial(_as_written, fastmath={"
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile loops over arrays, or load them as an earlier process did: a second for each new set of types."""
-    return keep_compiled(_loops(function))
+    return keep_compiled(_as_written(function, fastmath=FASTMATH))
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:

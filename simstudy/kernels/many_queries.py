@@ -3,7 +3,7 @@
 import numpy as np
 
 from simstudy.kernels.few_queries import defined_mass, log_mass
-from simstudy.kernels.jit import inlined, kernel
+from simstudy.kernels.jit import inlined, kernel, spliced
 from simstudy.kernels.lanes import (
     EXP2,
     ROW,
@@ -40,7 +40,7 @@ def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
     return counted >= BUSY_LANES * width * -(-n_queries // width)
 
 
-@inlined
+@spliced
 def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_first, v_last):
     # Sums of all heads at some vectors of queries, and their products if there are variances.  Where a tile of all
     # heads is large and no products are asked for, each is laid out by itself, and stays in the cache.
@@ -77,7 +77,7 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
 def _lay(keys, start, size, scale, memory, begin, end):
     for h in range(begin, end):
         lay_keys(keys[h], start, size, memory.centres[h], scale.curvature, memory.laid[h])
-        if not _all(memory.near[h]):
+        if not memory.near[h].all():
             for k in range(keys.shape[1]):
                 copy(keys[h, k], start, size, memory.raw[h, 2 + k])
 
@@ -170,14 +170,6 @@ def _leave(points, scale, memory, h, q, width):
 
 
 @inlined
-def _all(flags):
-    found = True
-    for each in flags:
-        found &= each
-    return found
-
-
-@inlined
 def _constant(numbers):
     # Counted, which is done for as many numbers at once as a vector holds.
     others = 0
@@ -199,12 +191,14 @@ def _moments_by(exp2):
             for h in range(n_heads):
                 set_shifts(keys[r, h], points[h], scale, row, centres[h], memory.slopes[h], limits[h], near[h])
                 for q in range(0, n_queries, width):
-                    if not _all(near[h, q : q + width]):
+                    if not near[h, q : q + width].all():
                         _leave(points, scale, memory, h, q, width)
-            _multiply(exp2, keys[r], values[r], variances[r], largest, scale, visible, memory, 0, len(sums))
-            for v in range(len(sums)):
-                if _leave_tiny(points, scale, memory, v):
-                    _multiply(exp2, keys[r], values[r], variances[r], largest, scale, visible, memory, v, v + 1)
+            first, last = 0, len(sums)
+            while first < last:
+                _multiply(exp2, keys[r], values[r], variances[r], largest, scale, visible, memory, first, last)
+                while first < len(sums) and not _leave_tiny(points, scale, memory, first):
+                    first += 1
+                last = min(first + 1, len(sums))
             _set_logs(points, scale, memory, logs[r : r + 1])
             for v in range(len(sums)):
                 set_means(sums[v], v * width, scale.least, means[r])
