@@ -122,8 +122,9 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
         # Without error any difference is certain, except for exceptions that were not seen.
         t = np.where(distance == 0.0, 0.0, distance / contrast.error)
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
-    if callable(contrast.beyond):
-        return np.maximum.reduce([exceptions, *(p_above(contrast.beyond(each), 0.0) for each in (bound, -np.inf))])
+    if callable(contrast.beyond):  # Blocks are trusted as those of the ratio: no smaller bound is harder to exceed
+        sides = contrast.beyond(bound)._replace(largest_share=contrast.largest_share), contrast.beyond(-np.inf)
+        return np.maximum.reduce([exceptions, *(p_above(side, 0.0) for side in sides)])
     sound = np.isfinite(value) & (degrees + 1 >= contrast.fewest) & ~np.isnan(t)
     t, n_blocks, degrees = (np.where(sound, each, other) for each, other in ((t, 0.0), (n_blocks, 1.0), (degrees, 1.0)))
     few, alone = contrast.few_decide, np.asarray(contrast.one_look) > 0.0
@@ -151,12 +152,12 @@ def mirrored(contrast: Contrast) -> Contrast:
 def exact_end(contrast: Contrast, level: Any) -> Array:
     """Return the lower end of the exact interval of a share of events, or of a difference of two in the same units.
 
-    The first is by Clopper and Pearson (1934).  The second is Δ(2π − 1), with Δ the share of units in which the two
-    differ, and π that of +1 among them: where Δ has the worse end, on which a tenth of the level is spent.
+    The first is by Clopper and Pearson (1934).  The second is Δ(2π − 1), Δ the share of units in which the two differ,
+    at its worse end at a tenth of the level, π that of +1 among them; McNemar's test of its sign has the whole level.
     """
-    plus, minus, n, single = contrast.plus, contrast.minus, contrast.n_blocks, np.asarray(contrast.origin) != 0.0
-    differ = plus + minus
+    plus, differ, n, single = contrast.plus, contrast.plus + contrast.minus, contrast.n_blocks, contrast.origin != 0.0
     share = 2.0 * _least_share(plus, differ, np.where(single, 1.0, 1.0 - SPENT) * level) - 1.0
+    share = np.maximum(share, np.where(_least_share(plus, differ, level) > 0.5, 0.0, -1.0))
     few, many = _least_share(differ, n, SPENT * level), 1.0 - _least_share(n - differ, n, SPENT * level)
     return np.asarray(contrast.origin + share * np.where(single, 0.5, np.where(share > 0.0, few, many)))
 
@@ -179,8 +180,7 @@ def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
         return np.asarray(p)
     low, high = np.full(shifted.shape, -700.0), np.zeros(shifted.shape)
     for _ in range(50):
-        middle = (low + high) / 2
-        above = exact_end(contrast, np.exp(middle)) - contrast.origin > beyond
+        above = exact_end(contrast, np.exp(middle := (low + high) / 2)) - contrast.origin > beyond
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     return np.where(shifted, np.exp(high), p)
 

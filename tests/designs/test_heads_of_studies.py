@@ -248,8 +248,7 @@ def test_risk_of_two_keys__is_a_double_integral(problem, sharpness):
     first = 1 / (1 + np.exp(sharpness * (v - u)))
     squares = first**2 + (1 - first) ** 2
     if gaussian:
-        gap = first * u + (1 - first) * v - math.sqrt(d)
-        risk = squares + (gap**2 + (d - 1) * squares) / d
+        risk = squares + ((first * u + (1 - first) * v - math.sqrt(d)) ** 2 + (d - 1) * squares) / d
     else:
         risk = squares
         for (share, p), (_, q) in zip(harmonic(problem, d, u), harmonic(problem, d, v), strict=True):

@@ -224,8 +224,7 @@ def test_generations__are_scaled_between_by_their_last_six():
             for _ in range(8):
                 now = COLONIES["run_waves"](rng, trail, COLONIES["SITES"], heuristic, 1, 1, 0.0, 0.3, False)
                 fitness.append(now)
-                gain = now - np.mean(fitness[-6:])
-                trail = np.maximum(0.1 * trail + 0.5 * gain * trail / trail.sum(), 0.01)
+                trail = np.maximum(0.1 * trail + 0.5 * (now - np.mean(fitness[-6:])) * trail / trail.sum(), 0.01)
             np.testing.assert_allclose(found[r, run], fitness)
 
 

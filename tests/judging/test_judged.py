@@ -17,7 +17,7 @@ from simstudy.errors import UserError
 from simstudy.judging.judged import judgement_of, read_claims
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.replicates.intervals import widening_of
-from simstudy.verdicts.evidence import Contrast, interval, p_above, p_below
+from simstudy.verdicts.evidence import Contrast, exact_end, interval, p_above, p_below
 
 VALUES = np.random.default_rng(0).normal(size=(90, 4))
 CONDITIONS = [{"model": model, "size": size} for model in "AB" for size in (10, 20)]
@@ -79,8 +79,7 @@ def test_clusters__contribute_as_wholes(of_one):
     frame = pd.DataFrame(VALUES[:, :2], columns=["a", "b"]).assign(text=names)
     found = estimates(frame, cluster="text")
     groups, sizes = np.unique(names, return_counts=True)
-    residuals = VALUES[:, 0] - VALUES[:, 0].mean()
-    squares = sum((residuals[names == group].sum() / 90) ** 2 for group in groups)
+    squares = sum(((VALUES[names == group, 0] - VALUES[:, 0].mean()).sum() / 90) ** 2 for group in groups)
     assert covariance(found, [0])[0, 0] == pytest.approx(squares * len(groups) / (len(groups) - 1))
     assert found.n_blocks[0] == len(groups)
     at_one_look = estimates(frame, cluster="text", looks="one").degrees([0])
@@ -121,8 +120,7 @@ def test_conditions_without_a_common_unit__are_independent_and_lack_nothing():
 
 
 TWO = pd.DataFrame(VALUES[:, :2], columns=["a", "b"])
-HOLED, TWICE = TWO.copy(), pd.concat([LONG, LONG.iloc[[0]]])
-HOLED.loc[4, "b"] = np.nan
+HOLED, TWICE = TWO.assign(b=TWO.b.where(TWO.index != 4)), pd.concat([LONG, LONG.iloc[[0]]])
 
 
 @pytest.mark.parametrize("numbers, columns, said", [
@@ -173,12 +171,11 @@ def test_gaps_under_one_condition__change_no_claim_that_does_not_name_it():
     """A method that fails where errors are large would else bias the errors of all others."""
     frame = PAIR.assign(c=PAIR.a.where(PAIR.a < 1.0))
     claims = {name: {"kind": "larger_than", "value": -9.0, "where": {"condition": name}} for name in "abc"}
-    found = simstudy.judge(frame, claims, missing="drop")
-    assert found.to_dataframe().estimate.tolist() == pytest.approx(frame.mean().tolist())
-    n_lacking = int(frame.c.isna().sum())
-    assert found.summary[0].endswith(f"{n_lacking} units left out of comparisons for lack of a number "
-                                     f"({n_lacking} under condition = c)")  # fmt: skip
-    assert simstudy.judge(frame, {"a": claims["a"]}).n_dropped == 0 < n_lacking
+    each = simstudy.judge(frame, claims, missing="drop")
+    assert each.to_dataframe().estimate.tolist() == pytest.approx(frame.mean().tolist())
+    n = int(frame.c.isna().sum())
+    assert each.summary[0].endswith(f"{n} units left out of comparisons for lack of a number ({n} under condition = c)")
+    assert simstudy.judge(frame, {"a": claims["a"]}).n_dropped == 0 < n
 
 
 def test_too_few_clusters_or_one_unit_that_holds_a_fifth_of_the_squared_error__decide_nothing():
@@ -187,9 +184,7 @@ def test_too_few_clusters_or_one_unit_that_holds_a_fifth_of_the_squared_error__d
     found = tie(frame, 10.0, cluster="text")
     assert found.verdict == "undecided" and found.no_verdict_because == "60 clusters, 64 are needed"
     assert np.isnan(found.further_units)
-    near = PAIR.copy()
-    near.loc[7, "a"] = 100.0
-    found = tie(near, 0.5)
+    found = tie(PAIR.assign(a=PAIR.a.where(PAIR.index != 7, 100.0)), 0.5)
     assert found.verdict == "undecided" and found.no_verdict_because.startswith("one unit of 100 holds")
     assert np.isnan(found.further_units)  # nobody knows how large the next such unit is
 
@@ -339,8 +334,17 @@ def test_difference_of_shares__has_an_interval_that_covers_whatever_they_are(n, 
         chance = stats.multinomial.pmf(np.c_[plus, minus, n - plus - minus], n, [up, differ - up, 1 - differ])
         for p in (p_above(found, moved), p_below(found, moved)):
             assert chance[p < 0.05].sum() <= 0.05
+    assert ((exact_end(found, 0.05) >= 0.0) == (stats.binom.sf(plus - 1, plus + minus, 0.5) < 0.05)).all()
     ends = interval(found.at(9), 0.05)
     assert p_above(found.at(9), ends[0] - 1e-9) <= 0.05 + 1e-6 >= p_below(found.at(9), ends[1] + 1e-9)
+
+
+def test_ratio__is_no_harder_to_prove_above_a_smaller_bound():
+    """Where one unit has much of the variance of the numerator, not of the ratio, "above 0" was undecided."""
+    signs, claim = np.tile([-1, 1], 50), {"kind": "larger_than", **AGAINST, "compared": "ratio"}
+    frame = pd.DataFrame({"a": np.r_[2.88, 0.8 + 0.4 * np.sort(signs)], "b": np.r_[3.6, 1.0 + 0.9 * signs]})
+    found = simstudy.judge(frame, {f"above-{k}": claim | {"value": k / 10} for k in range(6)}).to_dataframe()
+    assert found.p_in_favour.is_monotonic_increasing and (found.verdict[:4] == "supported").all()
 
 
 def test_what_looks_cost__is_said():

@@ -336,8 +336,7 @@ def test_stopped_estimates__are_nearly_unbiased_and_cover():
         while target > done:
             done = target
             blocks = squares[: done * 64].reshape(16 * done, -1).sum(axis=1)[:, None, None]
-            counts = np.full(16 * done, 4)
-            moments = empty(16 * done, np.zeros(1), 1, 0)._replace(n_defined=counts, product_sum=blocks)
+            moments = empty(16 * done, np.zeros(1), 1, 0)._replace(n_defined=np.full(16 * done, 4), product_sum=blocks)
             result = performance(moments, np.ones(1), ())
             target = next_target(done, result, precision, 64)
         estimates.append(float(result.estimate["mse"]))

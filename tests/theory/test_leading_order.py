@@ -153,8 +153,7 @@ def test_next_term__is_that_of_the_variance_of_a_ratio_of_normal_averages(drift)
     nodes, weights = np.polynomial.hermite_e.hermegauss(30)
     weights = np.outer(weights, weights) / (2 * np.pi)
     below = np.sqrt((ratio - 1) / n) * nodes[:, None]
-    above = drift / (ratio - 1) * below + np.sqrt((leading - drift**2 / (ratio - 1)) / n) * nodes
-    estimate = above / (1 + below)
+    estimate = (drift / (ratio - 1) * below + np.sqrt((leading - drift**2 / (ratio - 1)) / n) * nodes) / (1 + below)
     variance = (weights * estimate**2).sum() - (weights * estimate).sum() ** 2
     found = next_term(np.array(ratio), np.array([leading]), np.array([leading]), np.array([drift]))
     assert found == pytest.approx(n * (n * variance / leading - 1), rel=0.005)
