@@ -53,24 +53,19 @@ DESIGN = """
 name = "tiny"
 title = "A tiny study"
 aim = "To test."
-
 [data]
 n_keys = 40
 n_features = 6
 regression = { kind = "ridge" }
-
 [heads]
 n_heads = 2
 head_dim = 2
 arrangement = "rotated"
-
 [estimator]
 bandwidth = 0.8
-
 [simulation]
 seed = 7
 batch_size = 32
-
 [precision]
 relative_mcse = { mse = 0.05 }
 min_replicates = 64
@@ -97,12 +92,9 @@ y = "mse"
 hue = "bandwidth"
 
 [profiles.quick]
-
 [profiles.full.precision]
 max_replicates = 1024
 """
-
-
 UNCLAIMED = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
 """The same without claims, figures and a second profile."""
 

@@ -26,6 +26,8 @@ from simstudy.execution.store import Store, payloads
 SMALL = varied(mse=0.01, angle=[0, 90], max_replicates=320)
 UNFOLDED = "from simstudy.execution.state import RunState\nRunState.fold = lambda _: None\n"
 """Batches are compared one by one, which they are no more once they are folded together."""
+STEADY = "from simstudy.execution import state, store\nstate.TELL_SECONDS = store.FLUSH_SECONDS = 1e9\n"
+"""What is asked of the disk does not depend on how fast the machine is."""
 ERRORS = {
     "open": errno.EMFILE, "pwrite": errno.ENOSPC, "ftruncate": errno.EIO,
     "read": errno.EIO, "write": errno.ENOSPC, "fsync": errno.EIO,
@@ -105,7 +107,7 @@ class Calm:
     def run(self, name: str, before: str = "") -> CompletedProcess:
         """Run the study into a folder of this name, after some code."""
         given = "run", self.design, "--output", self.place / name, *self._options
-        return simstudy(*given, before=self.before + before)
+        return simstudy(*given, before=STEADY + self.before + before)
 
     def harmed(self, at: int, kills: bool) -> str:
         """Say what is wrong with a run of which an operation fails or kills, and with the next; "" if all is well."""
