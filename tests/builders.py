@@ -70,7 +70,6 @@ batch_size = 32
 relative_mcse = { mse = 0.05 }
 min_replicates = 64
 max_replicates = 512
-
 [grids.angles.factors]
 angle = [0, 45, 90]
 bandwidth = [0.5, 1.0]
@@ -90,7 +89,6 @@ grid = "angles"
 x = "angle"
 y = "mse"
 hue = "bandwidth"
-
 [profiles.quick]
 [profiles.full.precision]
 max_replicates = 1024

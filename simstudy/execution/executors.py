@@ -63,14 +63,14 @@ def available() -> int:
 
 
 def taken(cell: Cell) -> float:
-    """Return the bytes that a batch takes, about: sums of all blocks, and of replicates that are held at once keys."""
-    data, heads, simulation = cell.data, cell.heads, cell.simulation
-    sums = N_BLOCKS * cell.n_queries * cell.n_members * (cell.n_members + 3) // 2 * (1 + cell.controlled) * 8
-    copies = {"identity": 1, "equicorrelated": 3}.get(getattr(data.key_distribution, "structure", ""), 2)
-    numbers = data.n_keys * (copies * data.n_features + heads.n_heads * heads.head_dim + 2)
-    count = max(1, min(simulation.batch_size // N_BLOCKS, PIECE_BYTES // replicate_bytes(cell)))
+    """Return the bytes that a batch takes, about: sums of blocks, known means, and of replicates held at once keys."""
+    known = 1500 * (cell.controlled and cell.has_closed_forms and cell.estimator.logits == "dot_product")  # at nodes
+    sums = 8 * cell.n_queries * cell.n_members * (cell.n_members + 3) // 2 * (N_BLOCKS * (1 + cell.controlled) + known)
+    copies = {"identity": 1, "equicorrelated": 3}.get(getattr(cell.data.key_distribution, "structure", ""), 2)
+    numbers = cell.data.n_keys * (copies * cell.data.n_features + cell.heads.n_heads * cell.heads.head_dim + 2)
+    count = max(1, min(cell.simulation.batch_size // N_BLOCKS, PIECE_BYTES // replicate_bytes(cell)))
     # A third stays with the allocator; some is the same for all.  What functions of the user take is not known.
-    held = count * numbers * (4 if simulation.dtype == "float32" else 8) * 4 / 3 + (10 << 20)
+    held = count * numbers * (4 if cell.simulation.dtype == "float32" else 8) * 4 / 3 + (10 << 20)
     return sums + (held if cell.functions is None else 0)
 
 

@@ -90,6 +90,7 @@ def test_batches_that_do_not_fit__are_refused_before_anything_is_written(size, r
 
 
 MANY = {"n_keys": 1 << 17, "n_features": 16, "batch_size": 16, "arrangement": "aligned"}
+DOT_PRODUCTS = {"logits": "dot_product", "bandwidth": 1.6, "control": "expansion", "n_keys": 500, "batch_size": 16}
 LAWS = ("student_t", {"df": 5}), ("mixture", {}), ("autoregressive", {"coefficient": 0.5})
 
 
@@ -105,6 +106,7 @@ LAWS = ("student_t", {"df": 5}), ("mixture", {}), ("autoregressive", {"coefficie
     MANY | {"reference": "attention", "n_features": 6},
     {"n_keys": 128, "n_features": 96, "n_heads": 48, "queries": {"kind": "gaussian", "count": 512}, "batch_size": 16},
     {"n_keys": 40_000, "batch_size": 256},
+    {"n_features": 32, "n_heads": 8, "head_dim": 4, "queries": {"kind": "gaussian", "count": 256}, **DOT_PRODUCTS},
 ])  # fmt: skip
 def test_estimate_of_memory__is_what_a_batch_takes(settings):
     cells = [minimal_cell(**{"arrangement": "aligned"} | settings | more) for more in ({"n_keys": 64}, {})]
