@@ -110,11 +110,11 @@ def wave(
     keys, queries, first, average, added, directions, n_heads, head_dim, bandwidth,
     frequency, share=None, offset=0.0, effective_keys=64, noise_sd=0.0,
 ):  # fmt: skip
-    """Error of aligned minus that of orthogonal heads for √2 sin(u'x), of which all heads know a share of |u|²."""
+    """Error of aligned minus that of orthogonal heads for a sin(u'x) of variance 1; all heads know a share of |u|²."""
     if share is None:
         share = threshold(n_heads, head_dim, bandwidth, effective_keys, noise_sd)["crossing"] + offset
     known, unknown = (each / np.linalg.norm(each, axis=0) for each in np.split(directions, [head_dim]))
     u = frequency * np.vstack([np.sqrt(share) * known, np.sqrt(1 - share) * unknown])
-    values, wanted = (np.sqrt(2) * np.sin(rows @ u) for rows in (keys, queries))
+    values, wanted = (np.sqrt(-2 / np.expm1(-2 * frequency**2)) * np.sin(rows @ u) for rows in (keys, queries))
     aligned, orthogonal = (((each @ values - wanted) ** 2).mean() for each in (first, average))
     return {"gain": (gain := aligned - orthogonal + added), "loss": -gain}
