@@ -89,8 +89,7 @@ def simulate(
     one_by_one
         Whether methods take one replicate.
     batch_size, seed, min_replicates, max_replicates, budget
-        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``; by default four batches of at
-        most 1024, of which standard errors are known.
+        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``: four batches of at most 1024.
     output, **how
         As for `simstudy.run`.
 
@@ -109,7 +108,8 @@ def simulate(
     factors, mcse, claims, budget = {} if factors is None else factors, mcse or {}, claims or {}, budget or {}
     _require(Mapping, "dict", {"factors": factors, "mcse": mcse, "claims": claims, "budget": budget})
     _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
-    _require(int | np.integer, "whole number", {"max_replicates": max_replicates})
+    whole = {"max_replicates": max_replicates, "min_replicates": min_replicates or 1}
+    _require(int | np.integer, "whole number", whole)
     _require(Iterable, "list", {"methods": methods, "measures": measures, "independent": independent, **factors})
     measures, factors = [*measures], {factor: [*levels] for factor, levels in factors.items()}
     if not methods:
@@ -134,12 +134,12 @@ def simulate(
         # So stated, they are parameters, whatever [functions] has of their name.
         "parameters": {name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
     }
-    study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.")
-    batch_size = min(MIN_REPLICATES, -(-max_replicates // 64) * 16) if batch_size is None else batch_size
-    study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
+    study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.").functions(**functions)
+    most = max_replicates if mcse or claims or not min_replicates else min(max(min_replicates, 1), max_replicates)
+    batch_size = min(MIN_REPLICATES, -(-most // 64) * 16) if batch_size is None else batch_size
+    study.simulation(batch_size=batch_size, seed=seed).precision(stop="both" if claims else "precision")
     least = min(MIN_REPLICATES, max_replicates) if min_replicates is None else min_replicates
-    study.precision(absolute_mcse={**mcse}, min_replicates=least, max_replicates=max_replicates)
-    study.precision(stop="both" if claims else "precision")
+    study.precision(absolute_mcse={**mcse}, min_replicates=least, max_replicates=max_replicates).budget(**budget)
     levels = {**factors, "method": [*named]}
     crossed = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
     dropped = [each for each in crossed if drop(each)] if callable(drop) else [*drop]

@@ -253,7 +253,7 @@ def n_failed(x):
     ({"factors": {"n": 10}}, "n = 10: give a list"),
     ({"factors": 3}, "factors = 3: give a dict"),
     ({"factors": np.ones((1, 2))}, r"factors = array\(\[\[1., 1.\]\]\): give a dict"),
-    ({"max_replicates": "9"}, "max_replicates = '9': give a whole number"),
+    *(({name: "9"}, f"{name} = '9': give a whole number") for name in ("min_replicates", "max_replicates")),
     ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
     ({"claims": {"c": {"value": 1.0}}}, "claims.c.kind: unknown kind; known: .*, equals, "),
     ({"drop": "n"}, "drop.0. = 'n': give a dict"),
@@ -280,8 +280,8 @@ def test_folder_of_ones_own__is_not_written_over(file, tmp_path):
 
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):
     unbounded = {"all": lambda x: {"lower": np.full(len(x), -np.inf), "upper": np.full(len(x), np.inf)}}
-    results = study(tmp_path, methods=unbounded, measures=["coverage"], max_replicates=BATCH)
-    assert results.coverage.sel(source="empirical").item() == 1.0 and results.n_failed.item() == 0
+    own = study(tmp_path, methods=unbounded, measures=["coverage"], min_replicates=100, batch_size=None)
+    assert (own.coverage.sel(source="empirical").item(), own.n_failed.item(), own.n_replicates.item()) == (1.0, 0, 128)
     known = np.array([[0.0, 0.0, np.nan], [1.0, np.inf, 1.0], [np.nan, 1.0, 0.5]])
     assert np.array_equal(covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)
 
