@@ -2,11 +2,11 @@
 # Guess: DuckDB's `using sample 10 rows` draws every row of a table equally often.
 # Found (duckdb 2.0.1, numpy 2.4.6): samples of fewer than 30 rows never reach beyond row 4,096 times their size.  Of 100,000 rows one row comes
 # from the first 4,096, ten from the first 40,960; of a million by one thread likewise, so that the mean of 0 to 999,999 is estimated by about
-# 25,000 where 500,000 is right.  Also before that limit rates differ more than twofold; samples of 30 have no limit, but rates of tenths from 0.7 to
-# 1.6.  `tablesample reservoir`, `repeatable`, tables of pandas and `range` do the same, and more threads repeat it in parts.  Up to 2,048
-# rows, in `bernoulli` samples and after `order by random()` all rows are equally likely.  There is no warning.
-# Documented: "randomly select a subset", "a sample of exactly 5 rows".  Known: large samples reported as
-# skewed, mended in 2025; no report on few rows was found.
+# 25,000 where 500,000 is right.  Also before that limit rates differ more than twofold; samples of 30 have no limit, but rates of tenths from
+# 0.7 to 1.6.  `tablesample reservoir`, `repeatable`, tables of pandas and `range` do the same, and more threads repeat it in parts.  Of 2,048
+# rows, in `bernoulli` samples and after `order by random()` all are equally likely.  There is no warning.
+# Documented: "randomly select a subset", "a sample of exactly 5 rows".  Known: large samples reported as skewed, mended in 2025; no report on
+# few rows was found.
 # Why it matters: pilot runs, examples to look at and bootstrap draws come from the oldest rows only.
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT

@@ -31,8 +31,8 @@ for rows in (10_000, SAMPLE * 2, 100_000, MILLION):
     error = 0.5 * ((1 - SAMPLE / rows) / SAMPLE) ** 0.5
     found, mixed = ranks(one, rows, repeats=5), ranks(one, rows, "hash(i)")[0]
     by_numpy = np.median(np.random.default_rng(1).choice((np.arange(rows) + 0.5) / rows, (SAMPLE,), replace=False))
-    print(f"one thread, {rows:,} rows in order: median rank {found[0]:.3f}, {(found[0] - 0.5) / error:.1f} standard errors off; shuffled {mixed:.3f}, "
-          f"of a sample by NumPy {by_numpy:.3f}")
+    print(f"one thread, {rows:,} rows in order: median rank {found[0]:.3f}, {(found[0] - 0.5) / error:.1f} standard errors off; "
+          f"shuffled {mixed:.3f}, of a sample by NumPy {by_numpy:.3f}")
     assert len(set(found)) == 1 and abs(by_numpy - 0.5) < 4 * error and abs(mixed - 0.5) < 0.025
     assert found[0] < 0.5 - 8 * error if rows < 20_000 else abs(found[0] - 0.5) < 0.05
 for threads in (2, 4):
@@ -45,6 +45,7 @@ for threads in (2, 4):
         assert abs(found - 0.5).max() > 8 * error
     mixed = ranks(database, MILLION, "hash(i)", repeats=20)
     others = {call: ranks(database, MILLION, call=call, repeats=5) for call in ("approx_quantile(r, 0.5)", "median(r)")}
-    print(f"  shuffled {mixed.min():.3f} to {mixed.max():.3f}; {', '.join(f'{call} {each.min():.4f} to {each.max():.4f}' for call, each in others.items())}")
+    ranges = ", ".join(f"{call} {each.min():.4f} to {each.max():.4f}" for call, each in others.items())
+    print(f"  shuffled {mixed.min():.3f} to {mixed.max():.3f}; {ranges}")
     assert abs(mixed - 0.5).max() < 0.05 and all(abs(each - 0.5).max() < 0.02 for each in others.values())
 PY

@@ -9,7 +9,7 @@
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check polars-ols==0.3.5 polars==2.1.0 scikit-learn==1.9.1 scipy==1.17.1 numpy==2.4.6 pyarrow
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check polars-ols==0.3.5 polars==2.1.0 scikit-learn==1.9.1 scipy==1.17.1 numpy==2.4.6
 "$work/venv/bin/python" - <<'PY'
 import numpy as np
 import polars as pl
@@ -40,8 +40,8 @@ for level, shift in ((0, 0), (290, 0), (290, 3)):
         model.fit(features, y)
         mean = (features @ slopes + constant).mean()
         score = [1 - ((y - each) ** 2).sum() / ((y - y.mean()) ** 2).sum() for each in (features @ slopes + constant, model.predict(features))]
-        print(f"{name}, level {level}, means of features {shift}: slopes {slopes.round(2)}, of scikit-learn {model.coef_.round(2)}; mean of predictions "
-              f"{mean:.1f} of {y.mean():.1f}; R² {score[0]:.2f} and {score[1]:.2f}")
+        print(f"{name}, level {level}, means of features {shift}: slopes {slopes.round(2)}, of scikit-learn {model.coef_.round(2)}; "
+              f"mean of predictions {mean:.1f} of {y.mean():.1f}; R² {score[0]:.2f} and {score[1]:.2f}")
         assert np.isclose(model.predict(features).mean(), y.mean())
         if name == "ols":
             assert np.isclose(mean, y.mean()) and np.allclose(slopes, model.coef_)

@@ -36,8 +36,9 @@ def greedy(model, text):
 
 def shares(model, prompts):
     right = greedy(model, prompts)
-    with_cache, without = ((model.generate(prompts, LENGTH, temperature=0.0, use_kv_cache=each) == right).float().mean(dim=0) for each in (True, False))
-    assert torch.equal(model.generate(prompts, LENGTH, temperature=0.0), model.generate(prompts, LENGTH, temperature=0.0, use_kv_cache=True))
+    ways = [model.generate(prompts, LENGTH, temperature=0.0, use_kv_cache=each) for each in (True, False)]
+    with_cache, without = ((each == right).float().mean(dim=0) for each in ways)
+    assert torch.equal(model.generate(prompts, LENGTH, temperature=0.0), ways[0])
     return float(with_cache[:2].mean()), float(with_cache[2:].mean()), float(without.mean())
 
 
@@ -52,7 +53,7 @@ for name, options in kinds.items():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     first, later, without = shares(model, prompts)
-    print(f"random weights, {name}: of tokens with cache the first two are the most likely in {first:.0%}, later ones in {later:.0%}; without {without:.0%}")
+    print(f"random weights, {name}: most likely of the first two tokens {first:.0%}, of later ones {later:.0%}; without cache {without:.0%}")
     assert without == 1 and (first == later == 1 if name == "bias" else later < 0.5)
 
 model = made()
@@ -65,11 +66,10 @@ for _ in range(400):
     loss.backward()
     optimizer.step()
 text = torch.randint(0, TOKENS, (200, BACK), generator=random).repeat(1, 9)
-prompts, target = text[:, :START], text[:, START : START + LENGTH]
-model.eval()
+prompts, target, model = text[:, :START], text[:, START : START + LENGTH], model.eval()
 with torch.no_grad():
     one_pass = float((model(text)[:, START - 1 : START + LENGTH - 1].argmax(dim=-1) == target).float().mean())
 found = {each: float((model.generate(prompts, LENGTH, temperature=0.0, use_kv_cache=each) == target).float().mean()) for each in (True, False)}
-print(f"trained, loss {loss.item():.2f}: right tokens in one pass {one_pass:.1%}, generated without cache {found[False]:.1%}, with it {found[True]:.1%}")
+print(f"trained, loss {loss.item():.2f}: right in one pass {one_pass:.1%}, generated without cache {found[False]:.1%}, with it {found[True]:.1%}")
 assert one_pass > 0.98 and found[False] > 0.97 and found[True] < 0.9
 PY

@@ -45,7 +45,8 @@ for name, layer in layers.items():
             with model.disable_adapter():
                 disabled = model(values)
             merged = copy.deepcopy(model).merge_and_unload()(values)
-        print(f"{name}, new {kind}: outputs change by {apart(new, right):.2g} deviations; disabled {apart(disabled, right):.1g}, merged {apart(merged, right):.1g}")
+        print(f"{name}, new {kind}: outputs change by {apart(new, right):.2g} deviations; disabled "
+              f"{apart(disabled, right):.1g}, merged {apart(merged, right):.1g}")
         assert apart(disabled, right) < 1e-5 and apart(merged, right) < 1e-5
         assert apart(new, right) > 1 if kind == "OFT" and "1 ×" not in name and name != "linear" else apart(new, right) < 1e-5
 
@@ -55,7 +56,7 @@ base.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].detac
 with torch.no_grad():
     model(images)
 correlation = float(torch.corrcoef(torch.stack([seen[0].ravel(), images.ravel()]))[0, 1])
-print(f"input of the convolution: correlation with the image {correlation:.2f}, standard deviation {float(seen[0].std()):.1f} for {float(images.std()):.1f}")
+print(f"input of the convolution: correlation {correlation:.2f}, standard deviation {float(seen[0].std()):.1f} for {float(images.std()):.1f}")
 assert correlation < 0.2 and seen[0].std() > 2
 
 target = convolution(images).detach()

@@ -36,8 +36,8 @@ for kind, columns, low, high, step in (
     by_list = table.select(pl.concat_list(pl.all()).list.mean()).to_series().to_numpy()
     by_column = np.mean(table.mean().row(0))
     errors = found["select"] - right
-    print(f"{kind}, {columns} columns: errors of row means {errors.min():,.1f} to {errors.max():,.1f}, {np.mean(abs(errors) > 1e-3):.0%} wrong; mean of "
-          f"row means {found['select'].mean():,.1f}, of column means {by_column:,.1f}; errors of list.mean {abs(by_list - right).max():.1g}")
+    print(f"{kind}, {columns} columns: errors of row means {errors.min():,.1f} to {errors.max():,.1f}, {np.mean(abs(errors) > 1e-3):.0%} wrong; "
+          f"mean of row means {found['select'].mean():,.1f}, of column means {by_column:,.1f}; errors of list.mean {abs(by_list - right).max():.1g}")
     assert all(np.array_equal(each, found["select"]) for each in found.values())
     assert np.allclose(by_pandas, right) and np.allclose(by_list, right) and np.isclose(by_column, numbers.mean())
     if step is None:
