@@ -126,7 +126,7 @@ def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypat
     assert [each.args for each in claim.call_args_list] == [(2e9, 4), (3e9, 5)]
 
 
-job_script(Jobs(2, Path("a")))  # so that dask-jobqueue has brought its defaults, which a change would else undo
+clusters._slurm(Jobs(2, Path("a")))  # so that dask-jobqueue has brought its defaults, which a change would else undo
 
 
 def test_job_script__asks_for_what_the_configuration_states(tmp_path):
