@@ -73,7 +73,6 @@ max_replicates = 512
 [grids.angles.factors]
 angle = [0, 45, 90]
 bandwidth = [0.5, 1.0]
-
 [claims.mse-falls]
 statement = "The error falls."
 kind = "monotone"

@@ -234,3 +234,9 @@ def test_first_wave__decides_as_often_as_theory_says_and_variances_over_runs_are
     assert abs(found.mean() - expected) < 4 * found.std() / math.sqrt(len(found))
     fitness = np.random.default_rng(2).random((3, 2, 9))
     np.testing.assert_allclose(COLONIES["spread"](fitness)["gacl_variance"], fitness.var(axis=1, ddof=1).mean(axis=1))
+
+
+def test_waves_that_heads_know__have_variance_1():
+    rows, every, wave = RNG.normal(size=(1000, 4)), np.eye(1000), functions_of("informed-heads")["wave"]
+    gain = wave(rows, rows, 0 * every, every, 0.0, RNG.normal(size=(4, 99)), 2, 2, 1.0, 0.3, share=0.5)["gain"]
+    assert gain == pytest.approx(1.0, abs=0.1)

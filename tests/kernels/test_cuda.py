@@ -15,7 +15,6 @@ from commands import ROOT, python
 from simstudy.kernels import devices
 from simstudy.kernels.devices import cuda_problem, cuda_simulated
 
-CHECKS = "tests/kernels/cuda_checks.py"
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 
@@ -25,7 +24,7 @@ def run(*arguments, **environment):
 
 
 def require_checks(chosen, **environment):
-    result = run("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, CHECKS, **environment)
+    result = run("-mpytest", "-n0", "-pno:cacheprovider", "-m", chosen, "tests/kernels/cuda_checks.py", **environment)
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.search(r"^\d+ passed(, \d+ deselected)? in", result.stdout, re.MULTILINE), result.stdout
 

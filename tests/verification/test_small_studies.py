@@ -120,9 +120,6 @@ def slope(name: str, claimed: float, curvature: float, middle: float = 5.0) -> S
     return Setting(name, stated, cells, truth, ("z", "x"))
 
 
-ON_ITS_BOUND = claim(kind="equals", value=-2.0, margin=2.0)
-
-
 @pytest.mark.rare
 @pytest.mark.parametrize("setting, false", [
     *((least(f"{k} levels tie", [0.0] * k), {"contradicted"}) for k in (2, 4, 8)),
@@ -138,8 +135,8 @@ ON_ITS_BOUND = claim(kind="equals", value=-2.0, margin=2.0)
     *((slope(f"slope of an optimum on its bound, curvature {c}", 0.7, c), {"contradicted", "supported"})
       for c in (1.0, 6.0, 20.0)),
     (slope("slope of an optimum on its upper bound", 0.3, 10.0), {"contradicted", "supported"}),
-    *((Setting(f"equals on its bound, {name}", ON_ITS_BOUND, levels(1), [0.0], law=name), {"contradicted", "supported"})
-      for name in DRAWS),
+    *((Setting(f"equals on its bound, {name}", bound, levels(1), [0.0], law=name), {"contradicted", "supported"})
+      for name in DRAWS for bound in [claim(kind="equals", value=-2.0, margin=2.0)]),
     (Setting("nine steps of nothing", claim(kind="monotone", x="x", direction="increasing"), levels(10), [0.0] * 10),
      {"contradicted"}),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip

@@ -23,8 +23,7 @@ pytestmark = pytest.mark.rare
 DESIGNS, SECONDS = int(os.environ.get("SOAK", "300")), float(os.environ.get("SOAK_SECONDS", "3600"))
 EXECUTORS = ["serial"] * 3 + ["threads"] * 8 + ["processes"]
 """How often each is taken: one starts processes in seconds, and the soak is to see many designs."""
-RATIO = 1.25
-"""Memory at the end against that after a third: what a run leaks adds up, what is kept once does not."""
+RATIO = 1.25  # memory at the end over that after a third: what a run leaks adds up, what is kept once does not
 
 
 def drawn(rng: random.Random) -> dict:
