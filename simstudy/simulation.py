@@ -89,7 +89,7 @@ def simulate(
     one_by_one
         Whether methods take one replicate.
     batch_size, seed, min_replicates, max_replicates, budget
-        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``: four batches of at most 1024.
+        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``, by default four batches of 1024.
     output, **how
         As for `simstudy.run`.
 

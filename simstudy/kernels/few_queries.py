@@ -151,7 +151,7 @@ def _moments_by(exp2):
             for h in range(n_heads):
                 slopes, limits, near = memory.slopes[h], memory.limits[h], memory.near[h]
                 set_shifts(keys[r, h], points[h], scale, row, memory.centres[h], slopes, limits, near)
-            for _ in range(2):
+            for _ in range(2):  # again where sums are tiny
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, scale, memory)
                 if not _leave_tiny(scale, memory):
                     break
