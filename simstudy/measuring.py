@@ -82,8 +82,7 @@ def estimates(
             names = [name for name in RESULTS if any(name in row for row in known)]
             size = max((value.size for row in known for value in row.values()), default=1)
             if wrong := {name for row in known for name, value in row.items() if value.size not in (1, size)}:
-                longest = f"the longest of {', '.join(names)}"
-                raise UserError(f"{min(wrong)}: another length than {longest}; give one for each estimand")
+                raise UserError(f"{min(wrong)}: shorter than others of {', '.join(names)}; give one for each estimand")
             columns: dict[str, Any] = {"dataset": np.repeat(np.arange(first, first + len(rows)), size)}
             for name in names:
                 columns[name] = np.ravel([np.broadcast_to(np.ravel(row.get(name, np.nan)), size) for row in known])
@@ -171,10 +170,11 @@ def performance(
     index += [truth] if several and table.duplicated(index).any() else []  # a factor, where rows differ in it alone
     if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
-    if (empty := table[index].isna().sum()).any():
+    named = table[index].rename(columns={each: name for name, each in names.items()})
+    if (empty := named.isna().sum()).any():
         raise UserError(f"{empty.idxmax()}: empty in {empty.max()} rows; fill it, or drop the column")
-    if (twice := table.duplicated(index)).any():
-        row = ", ".join(f"{name} = {value}" for name, value in table.loc[twice, index].iloc[0].items())
+    if (twice := named.duplicated()).any():
+        row = ", ".join(f"{name} = {value}" for name, value in named[twice].iloc[0].items())
         raise UserError(f"two rows with {row}; leave one of them")
     methods = list(dict.fromkeys(table[ESTIMATOR]))
     reference = methods[0] if reference is None else reference

@@ -78,7 +78,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
 
 @pytest.mark.parametrize("change, how, message", [
     (lambda t: t, {"reference": "Weibull"}, "reference = 'Weibull': no method of the table; known: Cox, Exp"),
-    (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, estimator = Cox; leave one of them"),
+    (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, model = Cox; leave one of them"),
     (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
     (lambda t: t, {"se": "b"}, "'b': no column of the table"),
     (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column beside 'theta', which is the estimate; drop or"),
