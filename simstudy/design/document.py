@@ -54,10 +54,7 @@ def _above_floor(ceiling: int, info: ValidationInfo) -> int:
 
 
 def _levels(value: Any) -> Any:
-    """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``; or a list.
-
-    What does not equal itself is no level.
-    """
+    """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``; or a list."""
     if isinstance(value, list) and any(isinstance(level, float) and math.isnan(level) for level in value):
         raise refusal("nan is no level; remove it, or give a number or a text")
     if not isinstance(value, dict):
@@ -126,7 +123,7 @@ class Law(Record):
         whole = isinstance(low, int) and isinstance(high, int)
         span = np.array([low, high + whole])
         drawn = float(np.exp(rng.uniform(*np.log(span))) if self.log_uniform else rng.uniform(*span))
-        return min(int(drawn), int(high)) if whole else float(f"{drawn:.{DIGITS}g}")
+        return min(max(math.floor(drawn) if whole else float(f"{drawn:.{DIGITS}g}"), low), high)
 
     @property
     def words(self) -> str:

@@ -238,11 +238,12 @@ def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
 
 
 def _overlay(tables: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
-    """Change tables one by one, a factor list or a composite setting in whole; return the paths of what is replaced."""
-    holds_settings = (path[:1] and path[0] in TABLES) or (path[:1] == ("grids",) and path[2:] == ("settings",))
+    """Change tables one by one, a factor list or a composite entry in whole; return the paths of what is replaced."""
+    composite = path[:1] == ("grids",) and path[2:] in (("settings",), ("factors",), ("domain",))
+    composite = composite or (path != () and path[0] in TABLES)
     replaced: list[str] = []
     for key, value in changes.items():
-        if isinstance(value, dict) and isinstance(tables.get(key), dict) and not holds_settings:
+        if isinstance(value, dict) and isinstance(tables.get(key), dict) and not composite:
             tables[key] = dict(tables[key])
             replaced += _overlay(tables[key], value, (*path, key))
         else:

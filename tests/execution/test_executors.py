@@ -69,9 +69,7 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypa
 
 
 def test_silent_scheduler_and_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, executor, local):
-    def unanswered():
-        raise OSError("Timed out trying to connect")
-
+    unanswered = Mock(side_effect=OSError("Timed out trying to connect"))
     assert executor._client.rpc.timeout == clusters.BUSY_SECONDS > 30.0
     with monkeypatch.context() as silent:
         silent.setattr(executor._client, "nthreads", unanswered)

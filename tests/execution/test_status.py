@@ -55,8 +55,7 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
     """Told once, at the beginning; each batch is counted all the same, and errors are those that were told."""
     monkeypatch.setattr(state, "TELL_SECONDS", 1e9)
-    design = load_design(write_design(tmp_path))
-    seen, known = [], []
+    design, seen, known = load_design(write_design(tmp_path)), [], []
 
     def watch(state, predicted=None):
         state._store.flush()

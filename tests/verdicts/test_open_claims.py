@@ -178,16 +178,18 @@ def test_settings__are_as_many_as_asked_for_and_drawn_anew_with_another_text(tmp
         assert all(20 <= n <= 60 and 0.5 <= b <= 1.0 for n, b, _, _ in cells)
     fewer = edited(TEXT, "[grids.angles.domain]", "[grids.angles]\ncells = 5\n[grids.angles.domain]")
     assert len(loaded(tmp_path, fewer).cells) == 15
+    loaded(tmp_path, TEXT + "[profiles.full.grids.angles]\ndomain.n_keys = { uniform = [20, 60] }", "full")  # in whole
 
 
 def test_law__covers_its_ends_and_nothing_else():
     rng = np.random.default_rng(0)
-    whole, logarithmic = ([Law(**{law: [1, 4]}).draw(rng) for _ in range(4000)] for law in ("uniform", "log_uniform"))
-    for drawn, shares in ((whole, np.full(4, 0.25)), (logarithmic, np.diff(np.log([1, 2, 3, 4, 5])) / np.log(5))):
-        counts = np.bincount(drawn, minlength=5)
-        assert counts[0] == 0 and np.abs(counts[1:] / 4000 - shares).max() < 0.03
+    logarithms = np.diff(np.log([1, 2, 3, 4, 5])) / np.log(5)
+    for law, ends, shares in (("uniform", [-2, 1], [0.25] * 4), ("log_uniform", [1, 4], logarithms)):
+        levels, counts = np.unique([Law(**{law: ends}).draw(rng) for _ in range(4000)], return_counts=True)
+        assert [*levels[[0, -1]]] == ends and np.abs(counts / 4000 - shares).max() < 0.03
     real = np.array([Law(log_uniform=[0.01, 1.0]).draw(rng) for _ in range(4000)])
     assert real.min() >= 0.01 and real.max() <= 1.0 and np.mean(real < 0.1) == pytest.approx(0.5, abs=0.03)
+    assert {Law(uniform=[0.12344, 0.12346]).draw(rng) for _ in range(50)} == {0.12344, 0.12346}  # of four digits each
     assert {Law(one_of={"range": [1, 3]}).draw(rng) for _ in range(50)} == {1, 2}
 
 
@@ -202,6 +204,7 @@ def test_law__covers_its_ends_and_nothing_else():
     ("{ uniform = [0.5, 1.0] }", "{ one_of = [-1.0] }", "grids.angles.domain.bandwidth = -1.0: Input should be"),
     ("{ uniform = [0.5, 1.0] }", "{ uniform = [-2.0, -1.0] }", "grids.angles.domain.bandwidth = -1."),
     ("[grids.angles.domain]", "[grids.angles.settings]\nnoise_sd = -1\n[grids.angles.domain]", "settings.noise_sd = -"),
+    ("seed = 7", "seed = 2026-11-30", "simulation.seed = datetime.date(2026, 11, 30): Input should be a valid int"),
 ])  # fmt: skip
 def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
     assert said in mistakes(tmp_path, edited(TEXT, old, new))

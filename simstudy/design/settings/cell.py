@@ -1,5 +1,6 @@
 """A cell: the tables of its settings, each field of one name over all of them, what they imply, and its identity."""
 
+import contextlib
 import hashlib
 import json
 import math
@@ -425,11 +426,8 @@ class Cell(Record):
 
     @property
     def bandwidth(self) -> float:
-        """Bandwidth b after its rule is applied, infinite where logits grow by no positive factor.
-
-        The softmax temperature is b².
-        """
-        rule, n, p = self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim
+        """Bandwidth b after its rule is applied, infinite where logits grow by no positive factor."""
+        rule, n, p, factor = self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim, math.inf
         match rule:
             case choices.FixedBandwidth():
                 return rule.value
@@ -440,7 +438,8 @@ class Cell(Record):
             case choices.YarnBandwidth():
                 factor = (rule.rate * math.log(max(n / rule.tuned_at, 1.0)) + 1.0) ** 2
             case choices.LogBandwidth():
-                factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
+                with contextlib.suppress(OverflowError):
+                    factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
         return rule.value / math.sqrt(factor) if factor > 0.0 else math.inf
 
     @property
