@@ -30,7 +30,7 @@ from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
 from simstudy.errors import UserError
-from simstudy.execution.executors import ONE_ENGINE, Executor, Jobs, available
+from simstudy.execution.executors import ONE_ENGINE, Executor, Jobs, available, cores
 from simstudy.execution.folder import ASIDE, Folder
 
 COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
@@ -168,7 +168,7 @@ def dask_executor(
     if isinstance(executor, Jobs):
         return job_cluster(executor, claim)
     if executor == "processes":
-        return local_cluster({str(number): {} for number in range(workers or os.cpu_count() or 1)}, 1)
+        return local_cluster({str(number): {} for number in range(workers or cores())}, 1)
     if executor != "cuda":
         return remote_cluster(executor)
     from simstudy.kernels.devices import cuda_problem, cuda_simulated, visible_gpus

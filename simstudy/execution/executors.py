@@ -44,6 +44,11 @@ CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
 
 
+def cores() -> int:
+    """Return the cores that this process may use: a batch system may leave it some of the machine's alone."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def available() -> int:
     """Return the bytes that this process may still take: of the machine, its control groups and its address space."""
     free = [psutil.virtual_memory().available]
@@ -148,7 +153,7 @@ def open_executor(
     """Open an executor; ``claim`` takes its memory and workers, and locks the folder before a job or key is made."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
         raise UserError(f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all")
-    count = workers or os.cpu_count() or 1
+    count = workers or cores()
     # Threads of the numerical library would compete with workers, and last bits depend on their number.
     with threadpool_limits(1), contextlib.ExitStack() as held:
         if isinstance(executor, Jobs) or (isinstance(executor, str) and re.match("processes$|cuda$|.*://", executor)):

@@ -137,10 +137,7 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self, name: str, content: bytes) -> Iterator[None]:
-        """Hold a lock on a file, which tells meanwhile who does.
-
-        Raises Held if another process holds it, UserError if the file cannot be locked.
-        """
+        """Hold a lock on a file, which tells meanwhile who does; Held if another process has it, else UserError."""
         with contextlib.ExitStack() as held:
             with self.told(name, "written"):
                 opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))

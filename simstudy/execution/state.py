@@ -1,11 +1,7 @@
-"""The state of a run: which batches are done, which are wanted next, and what each cell's measures are so far.
-
-A design may want ten million batches of a cell: tasks are made as they are needed.
-"""
+"""The state of a run: which batches are done, which are wanted next, and what each cell's measures are so far."""
 
 import json
 import math
-import os
 import re
 import time
 from collections import defaultdict, deque
@@ -20,7 +16,7 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import HEAD_MEASURES, MEASURES, PAIR_MEASURES
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Outcome, Task, run_tasks
+from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Outcome, Task, cores, run_tasks
 from simstudy.execution.folder import due
 from simstudy.execution.provenance import STATUS_FILE, CellStatus, Status, engine, identity_of, origin_of
 from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, index_of, pack, payloads, size_of
@@ -210,7 +206,7 @@ class RunState:
             left = missing * float(np.median(seconds.get(account.identity, 0.0)))
             rows[account.planned.grid].append((1, n * account.batch_size, size, missing, left))
         grids = [GridPlan(grid, *map(sum, zip(*each, strict=True))) for grid, each in rows.items()]
-        return Plan(grids, min(executor.workers(), os.cpu_count() or 1), self._meter.read()["peak_memory_MiB"])
+        return Plan(grids, min(executor.workers(), cores()), self._meter.read()["peak_memory_MiB"])
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for.
@@ -392,7 +388,7 @@ class RunState:
         return entries()
 
     def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
-        """Return missing batches, made as they are asked for: cells that share data are evaluated together."""
+        """Return missing batches, made as they are asked for, as there may be millions; with cells that share data."""
         sharing: dict[Any, list[CellProgress]] = defaultdict(list)
         for account in accounts:
             if not account.finished:

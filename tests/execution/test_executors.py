@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import dask
 import numpy as np
@@ -49,12 +49,7 @@ def batches(count: int, **settings) -> list[Task]:
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypatch):
     """Killed, as by the end of its job, with its worker; and nobody connects to it again."""
-    again = []
-
-    async def connect(address, **_):
-        again.append(address)
-        raise OSError("refused")
-
+    connect = AsyncMock(side_effect=OSError("refused"))
     lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
     with (
         cluster(tmp_path, protocol) as (address, settings, process),
@@ -65,7 +60,7 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypa
         monkeypatch.setattr("distributed.client.connect", connect)
         for _ in run_tasks(executor, deque([iter(batches(1000, n_keys=10_000))])):
             process.kill()
-    assert not again
+    assert not connect.called
 
 
 def test_silent_scheduler_and_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, executor, local):
@@ -253,9 +248,12 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
 
 
 @pytest.mark.parametrize("workers", [0, True, "2", 1025])
-def test_workers_that_no_machine_has__are_refused(workers):
+def test_workers_that_no_machine_has__are_refused_and_by_default_are_those_of_the_job(workers, monkeypatch):
     """A thread that cannot be started was called a defect of simstudy."""
     refuses("must be a whole number from 1 to 1024", open_executor("threads", workers).__enter__)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {7}, raising=False)  # as a batch system does
+    with open_executor("threads") as opened:
+        assert opened.workers() == 1
 
 
 @pytest.mark.usefixtures("warm_processes")
