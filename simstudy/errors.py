@@ -14,10 +14,7 @@ def printable(text: str) -> str:
 
 
 class UserError(Exception):
-    """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2.
-
-    Control characters are spelt out: what files and options say must not steer a terminal.
-    """
+    """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(*map(printable, lines))

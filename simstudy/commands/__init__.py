@@ -1,7 +1,4 @@
-"""The command line: commands, each a thin layer over what `simstudy` offers in Python, and what they share.
-
-What a command needs is imported inside the command: ``--help`` stays fast.
-"""
+"""The command line: thin layers over what `simstudy` offers in Python, imported inside: ``--help`` stays fast."""
 
 from __future__ import annotations
 

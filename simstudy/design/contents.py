@@ -1,7 +1,4 @@
-"""What the files that a design names hold: heads, masks and rows of data as arrays, and functions as text.
-
-A file is read once.  Functions that may run are held against their contract.
-"""
+"""What the files that a design names hold: heads, masks and rows of data as arrays, and functions as text."""
 
 import ast
 import functools

@@ -1,7 +1,4 @@
-"""A design file, or tables in Python, to a design: found, read, validated once under a profile, crossed into cells.
-
-A `Study` holds the tables of a design file, filled in by methods that read like it.
-"""
+"""A design file, or tables in Python, to a design: found, read, validated once under a profile, crossed into cells."""
 
 import hashlib
 import inspect

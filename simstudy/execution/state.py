@@ -165,10 +165,7 @@ class RunState:
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
 
     def run(self, executor: Executor, *observers: Callable[[Self], Any]) -> None:
-        """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
-
-        Observers are called at the start and after each task.
-        """
+        """Compute until the rule wants no more, or the budget is spent; observers see the start, then each task."""
         streams = deque([self.first_tasks()])
         for observer in observers:
             observer(self)
@@ -209,10 +206,7 @@ class RunState:
         return Plan(grids, min(executor.workers(), cores()), self._meter.read()["peak_memory_MiB"])
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
-        """Look at what is stored and return the tasks to begin with, made as they are asked for.
-
-        ``most``: only for the first missing batches of each cell, so many at most.
-        """
+        """Look at what is stored and return the tasks to begin with, of each cell for ``most`` missing batches."""
         for account in self.accounts:
             self._advance(account)
         self._apply_stopping_rule()

@@ -158,10 +158,7 @@ def status_line(status: Status, store: Store) -> str:
 
 
 def missed_line(status: Status, design: Design) -> str:
-    """Return how many cells stopped short of their target, by how much the furthest, and how to go on; empty if none.
-
-    A target that was missed by all is told by the cell that is furthest from it.
-    """
+    """Return how many cells stopped short of their target, how far the furthest, and how to go on; empty if none."""
     if not (missed := [pair for pair in zip(status.cells, design.cells, strict=True) if not pair[0].reached]):
         return ""
     cell, planned = max(missed, key=lambda pair: (pair[0].mcse or 0.0) / pair[0].wanted if pair[0].wanted else math.inf)

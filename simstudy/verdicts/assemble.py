@@ -1,8 +1,4 @@
-"""Empirical measures and theory side by side in one labelled data set, and their details in another.
-
-Details have a length of their own in each cell: contributions of blocks, heads, pairs of heads, query points.  Rows of
-all cells follow one another (contiguous ragged arrays of the CF conventions), so that nothing is padded.
-"""
+"""Empirical measures and theory side by side in one labelled data set, and their details in another."""
 
 import hashlib
 import json

@@ -1,7 +1,4 @@
-"""The user's own functions: source text that travels with a cell, and runs only where the user said so.
-
-Of parts of attention each is called on arrays; process, method and measures for many replicates or for one.
-"""
+"""The user's own functions: source text that travels with a cell, and runs only where the user said so."""
 
 import ast
 import functools

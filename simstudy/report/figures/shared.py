@@ -1,7 +1,4 @@
-"""Parts that the kinds of figures share: canvas, scales, ticks, shared axes, colours, cells told apart, and legends.
-
-And strips of the relative deviation of Monte Carlo from theory.
-"""
+"""Parts that the kinds of figures share: canvas, scales, ticks, colours, cells told apart, legends, strips."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
