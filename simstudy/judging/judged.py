@@ -91,11 +91,9 @@ def require_answerable(
 ) -> dict[str, list[list[int]]]:
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     factors = tuple(conditions[0])
-    grid = PlannedGrid(factors, conditions, selectable=factors)
-    entries = {f"claims.{name}": claim for name, claim in claims.items()}
-    references = refer({GRID: grid}, entries, place)
-    compared = {}
-    for (path, claim), reference in zip(entries.items(), references, strict=True):
+    grid, compared = PlannedGrid(factors, conditions, selectable=factors), {}
+    for reference in refer({GRID: grid}, {f"claims.{name}": claim for name, claim in claims.items()}, place):
+        path, claim = reference.path, reference.entry
         groups = reference.compared or [[number] for number in reference.chosen]
         if isinstance(claim, ViolatedPairs):
             if (against := claim.against) not in factors:
@@ -335,5 +333,4 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
         "cost": found.cost, "comparisons": comparison_lines(found.dataset),
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
     }  # fmt: skip
-    text = template("numbers.html").render(study=study)
-    return Folder(path.parent).write(path.name, text.encode())
+    return Folder(path.parent).write(path.name, template("numbers.html").render(study=study).encode())

@@ -202,7 +202,7 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     stated |= {} if columns.cluster is None else {columns.cluster: "cluster"}
     table = {name: _column(frame, key, name) for name, key in stated.items()}
     if not columns.factors:
-        table |= {name: frame[name].to_numpy() for name in frame.columns if name not in table}
+        table |= {name: _column(frame, "factors", name) for name in frame.columns if name not in table}
     factors = list(dict.fromkeys(columns.factors)) or [name for name in table if name not in stated]
     if not factors:
         raise UserError("factors: none; a table with a row for each unit and condition names conditions in columns")
@@ -236,7 +236,9 @@ def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
     if name not in frame.columns or frame.columns.nlevels > 1:
         known = [str(each) for each in (*frame.index.names, *frame.columns) if isinstance(each, str)]
         raise UserError(f"{key} = {name!r}: no column of the numbers; {hint(name, known)}")
-    return frame[name].to_numpy()
+    if (found := frame[name]).ndim > 1:
+        raise UserError(f"{key} = {name!r}: the name of {found.shape[1]} columns; rename all but one")
+    return found.to_numpy()
 
 
 def real(name: str, column: pd.Series) -> NDArray[np.float64]:

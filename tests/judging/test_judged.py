@@ -129,6 +129,7 @@ HOLED, TWICE = TWO.assign(b=TWO.b.where(TWO.index != 4)), pd.concat([LONG, LONG.
     (TWO * 1e-80, {}, "numbers: all below 1e-60, so that their squares vanish; give them in another unit"),
     (TWICE, OF_LONG, "task = 0, model = A, size = 10: two numbers"),
     (LONG, {"unit": "tusk", "value": "score"}, "unit = 'tusk': no column of the numbers; did you mean \"task\"?"),
+    (pd.concat([LONG, LONG[["model"]]], axis=1), OF_LONG, "factors = 'model': the name of 2 columns; rename all but"),
     (LONG, {"value": "score"}, "unit: missing; name the column of units"),
     (LONG[["task", "score"]], OF_LONG, "factors: none"),
     (TWO.assign(t=[0, *range(89)]), {"unit": "t"}, "two rows; give one for each unit, state value, or state t as"),
@@ -201,10 +202,9 @@ def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
 
 
 def test_further_units_and_reasons__are_those_of_a_table_that_goes_on_as_it_began():
-    found = tie(PAIR - PAIR.mean(), 0.2)
-    times = 1 + found.further_units / 100
-    assert found.verdict == "undecided" and 1.5 < times < 100
     centred = PAIR - PAIR.mean()
+    times = 1 + (found := tie(centred, 0.2)).further_units / 100
+    assert found.verdict == "undecided" and 1.5 < times < 100
     verdicts = [tie(pd.concat([centred] * count), 0.2).verdict for count in (int(times) - 1, int(times) + 2)]
     assert verdicts == ["undecided", "supported"]
     near, far = (tie(PAIR, 9.0), {"kind": "larger_than", "value": 9.0, **AGAINST})
