@@ -15,7 +15,7 @@ SIDE_BY_SIDE = $(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURE
 INSTALL = sed -n '/^\# $(1)$$/,/^\# /p' $(LOCK) > $(VENV)/$(1).txt && \
     $(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes $(2) --requirement $(VENV)/$(1).txt
 # By all cores, and not of what is hardly imported: pip would take a minute longer.
-LITTLE_USED = /(tests|pip|sympy|sphinx|networkx|setuptools|mypyc?|fontTools|pygments|docutils|hypothesis|torchgen)/|/transformers/models/|/torch/(_inductor|distributed|onnx|testing)/
+LITTLE_USED = /(tests?|dataframe|fsspec|pip|sympy|sphinx|networkx|setuptools|mypyc?|fontTools|pygments|docutils|hypothesis|torchgen)/|/transformers/models/|/torch/(_inductor|distributed|onnx|testing)/
 COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '$(LITTLE_USED)' $(VENV)/lib || true
 
 # One thread per numerical library, as the workers own the cores.

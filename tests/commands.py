@@ -1,8 +1,10 @@
 """The command line in processes of its own, forked from one that has imported everything: imports take seconds."""
 
 import contextlib
+import fcntl
 import functools
 import gc
+import hashlib
 import multiprocessing
 import os
 import subprocess
@@ -18,6 +20,23 @@ SECONDS = 600  # after which a command hangs
 PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
 UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n"  # pictures take longer than a run
 gc.set_threshold(100_000)  # new objects, as for the command: with 700 the tests take a third longer to be imported
+
+
+def compile_in_turn() -> None:
+    """Let one process compile a kernel that several want at the same time: the others wait, and load it."""
+    from numba.core.dispatcher import Dispatcher, global_compiler_lock
+
+    from simstudy.kernels.compiled import CompiledCode
+
+    def compiled(kernel: Any, signature: Any, plain: Callable[..., Any] = Dispatcher.compile) -> Any:
+        with global_compiler_lock, contextlib.ExitStack() as turn:
+            if isinstance(kernel._cache, CompiledCode):
+                name = hashlib.sha256(f"{kernel.__module__} {signature}".encode()).hexdigest()
+                (place := Path(sys.prefix) / ".compiling").mkdir(exist_ok=True)
+                fcntl.flock(turn.enter_context(open(place / name, "w")), fcntl.LOCK_EX)
+            return plain(kernel, signature)
+
+    Dispatcher.compile = compiled
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from commands import PRINTED, forks
+from commands import PRINTED, compile_in_turn, forks
 
 # What takes long to import is imported below: the process that hands out tests runs none, and all wait for it.
 # Examples that failed lie with the environment: the checkout may be read-only.
@@ -106,5 +106,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_collection_finish() -> None:
     """What all tests share lives as long as they: rubbish is not looked for in it over and over."""
+    compile_in_turn()
     gc.collect()
     gc.freeze()

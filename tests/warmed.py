@@ -7,11 +7,13 @@ from pathlib import Path
 from unittest import mock
 
 from builders import write_design
+from commands import compile_in_turn
 from threadpoolctl import threadpool_limits
 
 from simstudy.__main__ import command
 from simstudy.execution.provenance import engine
 
+compile_in_turn()
 with (
     tempfile.TemporaryDirectory() as place,
     contextlib.redirect_stdout(io.StringIO()),

@@ -41,7 +41,6 @@ QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [0.3, 0.6, -0.2, 0.9
 DOT, SIX_QUERIES = {"logits": "dot_product"}, {"kind": "gaussian", "count": 6}
 MECHANISMS = {
     "epanechnikov": {"normaliser": {"kind": "compact", "power": 1, "window": 2.5}},
-    "power of ten": {"normaliser": {"kind": "compact", "power": 10, "window": 5.0}},
     "entmax": {"normaliser": {"kind": "entmax", "power": 2}},
     "entmax of products": {"normaliser": {"kind": "entmax", "power": 3}, **DOT},
     "sparsemax": {"normaliser": {"kind": "sparsemax"}, **DOT},

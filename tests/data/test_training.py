@@ -26,8 +26,7 @@ KEYS = {
     "student_t": {"kind": "student_t", "df": 9.0},
     "mixture": {"kind": "mixture", "n_components": 3, "separation": 2.0},
 }
-IN_TIME = {"in_time": {"kind": "autoregressive", "coefficient": 0.9}}
-ALL_KEYS = KEYS | IN_TIME
+ALL_KEYS = KEYS | {"in_time": {"kind": "autoregressive", "coefficient": 0.9}}
 D = 5
 NOISE = {
     "gaussian": {"kind": "gaussian"},
@@ -135,8 +134,8 @@ def test_student_keys_share_one_scale_over_features():
 
 
 def test_keys_in_time_are_the_recursion():
-    x = draw_keys(make(IN_TIME["in_time"]), 3, 2)
-    z = normals(make(IN_TIME["in_time"]).data_id, Role.KEYS, 3, 2, 50, D)
+    x = draw_keys(make(ALL_KEYS["in_time"]), 3, 2)
+    z = normals(make(ALL_KEYS["in_time"]).data_id, Role.KEYS, 3, 2, 50, D)
     expected = z[:, :, 0]
     np.testing.assert_allclose(x[:, :, 0], expected, rtol=1e-14)
     for i in range(1, 50):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from builders import arrays_of, batches_of, minimal_cell, planned, with_contents
+from builders import arrays_of, batches_of, minimal_cell, planned
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -213,25 +213,6 @@ def runs():
 def test_exact_moments_agree_with_simulation(runs):
     z = [z_score(measured, exact(chosen)) for chosen, measured in runs]
     assert np.abs(z).max() < stats.norm.isf(0.01 / (2 * len(z)))
-
-
-UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}}
-ROWS = {
-    "n_features": 10, "arrangement": "haar", "queries": {"kind": "held_out", "count": 2}, "batch_size": 2048,
-    "key_distribution": {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 8},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("outcomes", [
-    UNEVEN | {"regression": "file", "noise_treatment": "drawn", "logits": "dot_product", "bandwidth": 1.2},
-    UNEVEN | {"regression": {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}, "bandwidth": 0.6},
-    {"regression": {"kind": "fitted", "learner": "linear"}, "noise": "residuals", "noise_treatment": "drawn"},
-    {"regression": {"kind": "fitted"}, "noise": {"kind": "residuals", "paired": True}, "noise_treatment": "drawn"},
-])  # fmt: skip
-def test_exact_moments_over_rows_agree_with_simulation(outcomes):
-    chosen = Configuration(0, with_contents(n_keys=5, **ROWS, **outcomes), "covariance", n_batches=4)
-    measured = simulated(chosen)
-    assert abs(z_score(measured, exact(chosen))) < 4.0 and abs(z_score(measured, noise_only(chosen))) > 6.0
 
 
 @pytest.mark.parametrize(("wrong", "number"), [(leading, 3), (noise_only, 1)])
