@@ -1,7 +1,4 @@
-"""The command ``simstudy``, also as ``python -P -m simstudy``: signals, standard streams, and what nobody foresaw.
-
-Their own imports take seconds.
-"""
+"""The command ``simstudy``, also as ``python -P -m simstudy``: signals, standard streams, and what nobody foresaw."""
 
 import os
 import sys

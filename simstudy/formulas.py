@@ -31,7 +31,6 @@ bias_eliminated_coverage | 1 | share of intervals that cover the mean estimate; 
 relative_precision | 1 | variance of a reference method over that of a method, minus 1; by simstudy.performance
 convergence | 1 | share of data sets in which a method gives all its results; by simstudy.performance
 """
-"""Their units, meanings and formulas."""
 _OF_ERRORS = ("bias", "mean_squared_error", "variance")
 
 

@@ -1,8 +1,4 @@
-"""Any process, methods and measures as callables of Python.
-
-They travel by value, and the file that the design names states the digest of what they rest on: the source of the
-modules that define it, and values that are bound.
-"""
+"""Any process, methods and measures as callables of Python, which travel by value, known by what they rest on."""
 
 import contextlib
 import dis
@@ -126,15 +122,14 @@ def simulate(
     if twice := {*named} & {*own} | {*drawn} & ({*named} | {*own}):
         raise UserError(f"{min(twice)} is the name of two functions; give one of them another name")
     text = stand_ins(drawn | {**named} | own, version)
-    functions: dict[str, Any] = {
-        "process": next(iter(drawn)),
-        "one_by_one": one_by_one,
-        "measures": [_name_of(each) if callable(each) else each for each in measures],
-        "independent": [*independent],
+    study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.").functions(
+        process=next(iter(drawn)),
+        one_by_one=one_by_one,
+        measures=[_name_of(each) if callable(each) else each for each in measures],
+        independent=[*independent],
         # So stated, they are parameters, whatever [functions] has of their name.
-        "parameters": {name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
-    }
-    study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.").functions(**functions)
+        parameters={name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
+    )
     most = max_replicates if mcse or claims or not min_replicates else min(max(min_replicates, 1), max_replicates)
     batch_size = min(MIN_REPLICATES, -(-most // 64) * 16) if batch_size is None else batch_size
     study.simulation(batch_size=batch_size, seed=seed).precision(stop="both" if claims else "precision")
@@ -285,18 +280,26 @@ def _source_of(name: str, value: Any, own: dict[str, types.ModuleType]) -> str:
         if top and _installed(module):
             full = f"{module}.{getattr(value, '__qualname__', '')}"
             return f"{full} {[version_of(each) for each in sorted({*distributions().get(top, ())})]}"
+        imported = () if module in own else _imported(module, own)
         own[module] = sys.modules[module]
-        return inspect.getsource(own[module])
+        return "".join([inspect.getsource(own[module]), *imported])
     except (OSError, TypeError, KeyError):
         raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}") from None
+
+
+def _imported(module: str, own: dict[str, types.ModuleType]) -> Iterator[str]:
+    """Yield the sources of modules that one imports, and that these import, which are not installed or compiled."""
+    for each in vars(own[module]).values():
+        name = each.__name__ if isinstance(each, types.ModuleType) else getattr(each, "__module__", None)
+        if isinstance(name, str) and name in sys.modules and name not in {*own, "__main__"} and not _installed(name):
+            with contextlib.suppress(OSError, TypeError):
+                source, own[name] = inspect.getsource(sys.modules[name]), sys.modules[name]
+                yield from (source, *_imported(name, own))
 
 
 def _installed(module: str) -> bool:
     """True if a module is Python's or an installed package's, for which a version stands in the identity of results."""
     top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
-    if top == __name__.partition(".")[0]:
-        return True
-    if top not in sys.stdlib_module_names and top not in distributions():
-        return False
     # A file of the user's own may have the name of an installed one.
-    return file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
+    there = file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
+    return top == __name__.partition(".")[0] or (there and (top in sys.stdlib_module_names or top in distributions()))

@@ -17,7 +17,7 @@ from builders import DESIGN, UNCLAIMED, refuses, varied, write_design
 import simstudy
 from simstudy import plots
 from simstudy.design.settings.functions import BY_VALUE, Code
-from simstudy.errors import PrecisionWarning, UserError
+from simstudy.errors import PrecisionWarning
 from simstudy.report import terminal
 from simstudy.report.figures import draw, image
 from simstudy.results import cells_of
@@ -129,6 +129,7 @@ PARTS = {
     "below": "import ours\ndef f(x):\n    return [each for each in map(lambda y: ours.g(y), [x])][0]",
     "closure": "from ours import FACTOR\ndef outer(c):\n    return lambda x: c * x\nf = outer(FACTOR)",
     "object": "from ours import FACTOR\nclass C:\n    __call__ = lambda self, x: self.c * x\nf = C()\nf.c = FACTOR",
+    "method": "from ours import g\nclass C:\n    def __call__(self, x):\n        return g(x)\nf = C()",
     "default": "from ours import FACTOR\ndef f(x, *, c=FACTOR):\n    return c * x",
     "array": "import functools, ours\nfrom numpy import array, multiply\n"
     "f = functools.partial(multiply.outer, array(ours.FACTOR))",
@@ -152,12 +153,10 @@ def test_given_function__is_known_by_what_it_rests_on_and_needs_no_file_where_it
         return text, Code(text, "", True, tuple(BY_VALUE[text].items())).function("f")(3.0)
 
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    text, found = made(OURS)
-    assert found == 6.0 and made(OURS)[0] == text
-    other, changed = made(OURS.replace("2.0", "5.0"))
-    assert changed == 15.0 and other != text
-    with pytest.raises(UserError, match="f imports ours inside a function, and that is not installed: import it above"):
-        made(OURS, "def f(x):\n    import ours\n    return ours.g(x)")
+    (text, found), (other, changed) = made(OURS), made(OURS.replace("2.0", "5.0"))
+    assert (found, changed) == (6.0, 15.0) and made(OURS)[0] == text != other
+    said = "f imports ours inside a function, and that is not installed: import it above"
+    refuses(said, made, OURS, "def f(x):\n    import ours\n    return ours.g(x)")
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.rare)])
