@@ -5,8 +5,8 @@
 # modes, 0.67 with the 1000 that are the default, and 0.19 with 4000, for 0.85; stable ones 0.98, 0.85 and 0.34 for 0.97.  Beyond wavenumber
 # 100 the spectral density is the absolute error of its integral: it integrates to 25 and 30 up to 100,000, for 1, and longer chains of
 # its draws find that.  Exponential fields, and spherical ones by hand with the density from a quadrature, are right.  There is no warning.
-# Documented: more modes as more accurate.  Known: grain in spherical fields was reported in 2021, and laid to the model.
-# Why it matters: at the default, fields have a nugget of a fifth of their variance that the model does not have.
+# Documented: "Number of Fourier modes. Default: 1000".  Known: grain in spherical fields was reported in 2021, and the report is closed.
+# Why it matters: at the default, fields have a nugget of an eighth to a fifth of their variance that the model does not have.
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"

@@ -5,8 +5,9 @@
 # rate 0.5 as 0.73, the deviation 1.0 of a lognormal as 0.54, and an exponential distribution is preferred to the true power law by a log
 # likelihood ratio of 392, for -216 by hand.  Exponential densities with rate 0.5 integrate to 0.86.  Distribution functions end at 1, and
 # the power law's density integrates to 1.  There is no warning.
-# Documented: `xmax` as "the maximum value of the data" in fits.  Known: fits without it were reported in 2021, and the density of the power
+# Documented: `xmax` as "the maximum value of the fitted distributions".  Known: fits without it were reported in 2021, and the density of the power
 # law was mended.
+# Why it matters: exponents of data in a range are too large, and which distribution fits best is decided by what each leaves out.
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
