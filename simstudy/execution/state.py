@@ -156,7 +156,7 @@ class RunState:
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
             if known:
                 account.looks, account.target = [*known.looks], max(first, known.looks[-1])
-                if kept := _kept(known, cell):
+                if kept := _kept(known, planned):
                     account.done, (account.performance, account.failed) = known.looks[-1], kept
                     target = next_target(account.done, account.performance, planned.precision, size)
                     account.target = max(first, target)
@@ -330,13 +330,12 @@ class RunState:
         account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
-        cell = account.planned.cell
-        performance = measured(cell, whole, block_lengths(account.done))
-        account.performance = performance and self._control(cell, performance.with_events(account.planned.counted))
+        planned = account.planned
+        performance = measured(planned.cell, whole, block_lengths(account.done), by_query=planned.by_query)
+        account.performance = performance and self._control(planned.cell, performance.with_events(planned.counted))
         account.looks += [account.done] * (account.done not in account.looks)
         if account.performance is not None:
-            precision = account.planned.precision
-            account.target = next_target(account.done, account.performance, precision, account.batch_size)
+            account.target = next_target(account.done, account.performance, planned.precision, account.batch_size)
         account.count_missing()
         return True
 
@@ -403,12 +402,13 @@ class RunState:
         return made()
 
 
-def _kept(known: Finished, cell: Cell) -> tuple[Performance, tuple[int, ...]] | None:
+def _kept(known: Finished, planned: PlannedCell) -> tuple[Performance, tuple[int, ...]] | None:
     """Performance and failures of a finished cell; None without, or if a measure is not there."""
     if known.measures is None:
         return None
     found, failed = Performance._make(known.measures[:-1]), known.measures[-1]
-    names = {*MEASURES, *HEAD_MEASURES, *PAIR_MEASURES, *cell.statistics, "hdi", "failure_rate"} - {ATTENDED}
+    names = {*MEASURES, *HEAD_MEASURES, *PAIR_MEASURES, *planned.cell.statistics, "hdi", "failure_rate"} - {ATTENDED}
+    names |= {f"{name}_by_query" for name in MEASURES if planned.by_query}
     whole = all(names <= table.keys() for table in (found.estimate, found.mcse, found.widening or {}))
     whole &= {len(block_lengths(known.looks[-1]))} == {*map(len, found.contribution.values())}
     return (found, failed) if whole else None

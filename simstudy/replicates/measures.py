@@ -71,22 +71,20 @@ def mirrored(pairs: Array) -> Array:
     return pairs[..., np.maximum(place, place.T)]
 
 
-def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str], overlap: Array) -> Measures:
-    """Return every measure at given query points, averaged over them and at each; arguments as of `measures_of`."""
+def measures_by_query(means: Means, target: Array, weights: Array, pairs: PairSums, overlap: Array) -> Measures:
+    """Return every measure at each of given query points, from sums over pairs of `averages`."""
     bias, products, _ = means
     n_heads = bias.shape[-1]
-    average, pairs = averages(means, target, overlap)
-    values = measures_of(average, combine, names)
-    weights, (rows, columns) = values["combination_weight"], pairs_of(n_heads)
+    rows, columns = pairs_of(n_heads)
     outer = weights[:, :, None] * weights[:, None] * overlap
     second = (products @ (outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0))[:, :, None])[..., 0]
     of_bias = np.einsum("cqh,cqh->cq", bias @ outer, bias)
     squared_bias = of_bias + _of_excess(weights[:, None], bias * target[..., None], target**2)
     of_covariance = (pairs.variance / n_heads, _over_pairs(pairs.covariance, n_heads))
     of_second = (pairs.error / n_heads, (pairs.error + pairs.second) / n_heads**2)
-    by_query = _of_moments(squared_bias, second - of_bias, of_covariance, of_second, n_heads)
-    by_query["correlation"] = _over_pairs(pairs.correlation, n_heads)
-    return values | {f"{name}_by_query": each for name, each in by_query.items()}
+    found = _of_moments(squared_bias, second - of_bias, of_covariance, of_second, n_heads)
+    found["correlation"] = _over_pairs(pairs.correlation, n_heads)
+    return {f"{name}_by_query": each for name, each in found.items()}
 
 
 def _over_pairs(total: Array, n_heads: int) -> Array:

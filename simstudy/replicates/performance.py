@@ -1,7 +1,5 @@
 """Performance measures of a cell and their Monte Carlo standard errors, from blocks of moments.
 
-Never imports the theory.
-
 Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn.  From
 θ̂ of all n blocks and the leave-one-out values θ_(k) come
 
@@ -28,7 +26,7 @@ from simstudy.attention.combinations import Combine, fixed
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.functions import Functions
 from simstudy.replicates.intervals import widening_of
-from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
+from simstudy.replicates.measures import NUMBERS, Means, Measures, averages, measures_by_query, measures_of
 from simstudy.replicates.moments import Array, Moments
 
 CHUNK_BYTES = 64 << 20
@@ -78,6 +76,7 @@ def performance(
     overlap: Array = NUMBERS,
     lengths: np.ndarray | None = None,
     of_means: Mapping[str, Callable[[Measures], Array]] | None = None,
+    by_query: bool = False,  # At each query point too, which takes up to four times as long
 ) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error, from two defined blocks or more."""
     combine = weights if callable(weights) else fixed(weights)
@@ -86,7 +85,12 @@ def performance(
     lengths = np.ones(len(used), np.int64) if lengths is None else lengths
     step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
     chunks = (means_of(sums, slice(start, start + step)) for start in range(0, len(sums.n_defined), step))
-    parts = [measures_at(means, sums.target, combine, statistics, overlap) for means in chunks]
+    parts = []
+    for means in chunks:
+        average, pairs = averages(means, sums.target, overlap)
+        parts.append(part := measures_of(average, combine, statistics))
+        if by_query:
+            part |= measures_by_query(means, sums.target, part["combination_weight"], pairs, overlap)
     with np.errstate(invalid="ignore", divide="ignore"):
         for name, function in (of_means or {}).items():  # which the jackknife makes unbiased
             for part in parts:
@@ -100,7 +104,7 @@ def performance(
     # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
     biases = {n: np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
     quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
-    found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items()})
+    found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items() if name in whole})
     found.remainder.update({name: float(error) for name, error in quadratic.items() if error.ndim == 0})
     return found._replace(block_length=int(lengths[0]))
 
@@ -155,8 +159,7 @@ def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any
 def quadratic_errors(sums: Moments, weights: Array, overlap: Array, lengths: np.ndarray) -> Measures:
     """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
-    sizes, scale = (sums.n_defined, lengths), np.broadcast_to(np.diagonal(overlap), len(weights))
-    heads = mean_error * np.sqrt(scale)
+    sizes, heads = (sums.n_defined, lengths), mean_error * np.sqrt(np.diagonal(overlap))
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
     together, of_heads = (jackknife(0.0, each, *sizes, each)[1] for each in (mean_error @ components, heads))

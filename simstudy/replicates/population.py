@@ -21,7 +21,7 @@ from simstudy.replicates.performance import CHUNK_BYTES, Performance, jackknifed
 
 
 def measured(
-    cell: Cell, batches: Sequence[Moments] | Sequence[Draw], lengths: np.ndarray | None = None, first: int = 0
+    cell: Cell, batches: Sequence[Moments | Draw], lengths: Any = None, first: int = 0, by_query: bool = False
 ) -> Performance | None:
     """Return the performance of a cell, from its batches from the first on; None with too few defined estimates."""
     combine, estimator, draws = combine_heads(cell), PLAIN, cast(Sequence[Draw], batches)
@@ -31,12 +31,10 @@ def measured(
         if cell.controlled:
             blocks, estimator = controlled(blocks)
             if estimator == PLAIN:
-                known: Any = known_of(cell)
-                if not isinstance(known, str):
-                    known = "replicates do not differ" if cell.even_noise else "outcomes are noise of uneven variance"
-                estimator = f"{PLAIN}: {known}"
+                why = "replicates do not differ" if cell.even_noise else "outcomes are noise of uneven variance"
+                estimator = f"{PLAIN}: {known if isinstance(known := known_of(cell), str) else why}"
         if not cell.population:
-            given = _overlap(cell), lengths, cell.functions.of_means if cell.functions else None
+            given = _overlap(cell), lengths, cell.functions.of_means if cell.functions else None, by_query
             usable = np.count_nonzero(blocks.n_defined) >= 2
             found = performance(blocks, combine, cell.statistics, *given) if usable else None
             return found and found._replace(estimator=estimator)

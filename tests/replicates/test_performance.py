@@ -102,7 +102,7 @@ def test_quadratic_part_of_a_squared_bias__is_that_of_the_covariance_of_mean_err
     """√(2 Σ S_qq'²)/Q over queries and √2·S_qq at each, S the covariance of the mean errors of blocks."""
     errors, target = sample
     weights = np.array([0.7, -0.2, 0.1])
-    found = performance(blocks_of(errors, target, 32), weights, STATISTICS)
+    found = performance(blocks_of(errors, target, 32), weights, STATISTICS, by_query=True)
     by_block = (errors @ weights).reshape(32, 10, 2).mean(axis=1) + (weights.sum() - 1.0) * target
     covariance = np.cov(by_block.T) / 32
     together = np.sqrt(2 * (covariance**2).sum()) / 2
