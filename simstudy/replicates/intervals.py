@@ -35,4 +35,4 @@ def widening(skewness: Any, concentration: Any, n_blocks: Any, fewest: Any = FEW
 def widening_of(share: Any) -> Array:
     """Return the same from contributions (block, ...)."""
     part = share / np.where((error := np.sqrt((share**2).sum(axis=0))) > 0.0, error, 1.0)
-    return widening((part**3).sum(axis=0), (part**4).sum(axis=0), len(share))
+    return widening(((square := part**2) * part).sum(axis=0), (square**2).sum(axis=0), len(share))

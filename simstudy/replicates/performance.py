@@ -100,11 +100,11 @@ def performance(
     of_blocks = zip(statistics, (sums.statistic_sum / sums.n_defined[:, None]).T[-len(statistics) :], strict=False)
     numbers = {name: each for name, each in of_blocks if name not in (of_means or {})}
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
-    quadratic = quadratic_errors(sums, whole["combination_weight"], overlap, lengths[used])
+    quadratic = quadratic_errors(sums, whole["combination_weight"], overlap, lengths[used], by_query)
     # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
     biases = {n: np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
     quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
-    found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items() if name in whole})
+    found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items()})
     found.remainder.update({name: float(error) for name, error in quadratic.items() if error.ndim == 0})
     return found._replace(block_length=int(lengths[0]))
 
@@ -156,20 +156,19 @@ def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any
     return estimate, (pseudo - estimate) / np.sqrt(parts * (ratio - 1))
 
 
-def quadratic_errors(sums: Moments, weights: Array, overlap: Array, lengths: np.ndarray) -> Measures:
+def quadratic_errors(sums: Moments, weights: Array, overlap: Array, lengths: np.ndarray, by_query: bool) -> Measures:
     """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     sizes, heads = (sums.n_defined, lengths), mean_error * np.sqrt(np.diagonal(overlap))
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
     together, of_heads = (jackknife(0.0, each, *sizes, each)[1] for each in (mean_error @ components, heads))
-    return {
-        "squared_bias": _averaged(together),
-        "mean_squared_bias": _averaged(of_heads) / len(weights),
-        "head_squared_bias": np.stack([_averaged(of_heads[..., h, None]) for h in range(len(weights))]),
-        "squared_bias_by_query": _at_each(together),
-        "mean_squared_bias_by_query": _at_each(of_heads) / len(weights),
-    }
+    of = {"squared_bias": (together, 1), "mean_squared_bias": (of_heads, len(weights))}
+    found = {name: _averaged(each) / n for name, (each, n) in of.items()}
+    found["head_squared_bias"] = np.stack([_averaged(of_heads[..., h, None]) for h in range(len(weights))])
+    if by_query:
+        found |= {f"{name}_by_query": _at_each(each) / n for name, (each, n) in of.items()}
+    return found
 
 
 def _averaged(deviations: Array) -> Array:
