@@ -1,7 +1,7 @@
 """Functions and heads of the user's own: as shipped ones to the bit, their contract, nothing run without his word."""
 
 import itertools
-from importlib import metadata
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -98,10 +98,12 @@ def test_contents_of_the_file_and_versions_of_packages__identify_batches_and_its
     assert {b.identity("e") for b in cells(write_design(tmp_path, edited(DESIGN, "mine", "his")))} == first
     assert not first & {b.identity("e") for b in cells(study(tmp_path, SOURCE.replace("0.25", "0.5")))}
     importing = cells(study(tmp_path, "import sklearn\n" + SOURCE))[0]
-    end = f"\n# rests on scikit-learn {metadata.version('scikit-learn')}\n"
-    assert importing.data.regression.code.text.endswith(end)
+    assert importing.data.regression.code.text.endswith(f"\n# rests on scikit-learn {version('scikit-learn')}\n")
     monkeypatch.setattr(contents, "version", lambda name: "9.9")
     assert cells(tmp_path / "design.toml")[0].identity("e") != importing.identity("e")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = study(tmp_path / "lab", f"import of_mine\n{SOURCE}")  # a package that is edited where it lies
+    assert len({cells(path)[0].identity("e") for k in "112" if (tmp_path / "of_mine.py").write_text(f"k = {k}")}) == 2
 
 
 def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):

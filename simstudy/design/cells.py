@@ -71,10 +71,8 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
 
 def require_few_cells(document: Document) -> None:
     """Refuse a design of too many cells, before any is made."""
-    sizes = {
-        name: math.prod(map(len, grid.factors.values())) * (grid.cells if grid.domain else 1)
-        for name, grid in document.grids.items()
-    }
+    grids = document.grids.items()
+    sizes = {k: math.prod(map(len, of.factors.values()), start=of.cells if of.domain else 1) for k, of in grids}
     if (total := sum(sizes.values())) > MAX_CELLS:
         largest = max(sizes, key=lambda name: sizes[name])
         remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"

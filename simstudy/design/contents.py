@@ -2,6 +2,8 @@
 
 import ast
 import functools
+import hashlib
+import importlib.util
 import io
 import sys
 import time
@@ -184,7 +186,7 @@ class OwnFiles:
 
 
 def _text(path: Path, place: str) -> str:
-    """The text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
+    """The text of a file, with versions of packages it rests on, or sources of own ones; not of what lies beside it."""
     try:
         nodes = list(ast.walk(ast.parse(text := read_text(path, MAX_CODE_BYTES))))
     except UserError as error:
@@ -193,13 +195,19 @@ def _text(path: Path, place: str) -> str:
         raise UserError(f"{place}: not Python: {' '.join(str(error).split())}") from None
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-    imported = {name.partition(".")[0] for name in names}
-    rests = []
-    for name in sorted(imported - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
+    names, rests = {name.partition(".")[0] for name in names}, []
+    for name in sorted(names - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
         if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
             remedy = "which would not identify what is computed; write it into this file, or install it as a package"
             raise UserError(f"{place}: imports {name} from beside it, {remedy}")
         rests += [f"{package} {version(package)}" for package in sorted({*distributions().get(name, ())})]
+        found = None if name in ("simstudy", "__main__") else importlib.util.find_spec(name)
+        origin = str(found.origin) if found and found.has_location else sys.prefix
+        if "-packages" not in origin and not origin.startswith((sys.prefix, sys.base_prefix)):  # it may be edited there
+            folders = map(Path, getattr(found, "submodule_search_locations", None) or ())
+            files = sorted(each for folder in folders for each in folder.rglob("*.py")) or [Path(origin)]
+            digest = hashlib.blake2b(b"".join(each.read_bytes() for each in files), digest_size=8)
+            rests.append(f"{name} {digest.hexdigest()}")
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
 

@@ -198,7 +198,7 @@ def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
     return _derived(averaged, "contribution", _INFLUENCE, "block") | points | remainders
 
 
-_BY_SOURCE = ("source", "cell")
+_BY_SOURCE, _OVER_QUERIES = ("source", "cell"), r"(, averaged over| and) queries"
 _GROUPS = _parsed(_CATALOGUE + CATALOGUE).values()
 MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
@@ -206,9 +206,7 @@ gives and that are averaged, then those that follow from other measures."""
 OCCASIONAL = ("regret",)
 """Measures of ensembles that results hold only where a cell has them."""
 _BY_QUERY = {
-    f"{name}_by_query": Variable(
-        ("query",), of.unit, re.sub(r"(, averaged over| and) queries", "", of.meaning) + ", at each query"
-    )
+    f"{name}_by_query": Variable(("query",), of.unit, f"{re.sub(_OVER_QUERIES, '', of.meaning)}, at each query")
     for name, of in MEASURES.items()
 }
 _COMPARISONS = {"comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to")} | {

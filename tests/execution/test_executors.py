@@ -208,12 +208,7 @@ def numerical_threads() -> set[int]:
 def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_path, monkeypatch):
     """Last bits of theory depended on how many there were; a design without claims meets it when the run ends."""
     seen, original = [], assemble.assemble
-
-    def spied(*given):
-        seen.append(numerical_threads())
-        return original(*given)
-
-    monkeypatch.setattr(assemble, "assemble", spied)
+    monkeypatch.setattr(assemble, "assemble", lambda *given: seen.append(numerical_threads()) or original(*given))
     with threadpool_limits(2):
         study.complete(loaded(tmp_path), output=tmp_path, executor="serial")
         for executor in ("serial", "threads", "processes"):

@@ -198,11 +198,8 @@ class Draw:
         return self._filled(False, shape)
 
     def correlated_normals(self, covariance: Any, *shape: int) -> Array:
-        """Return normals (replicate, *shape, variable) of mean 0 and a positive definite covariance.
-
-        By Cholesky's root, which is unique: that of eigenvalues, as in NumPy, differs between processors where they
-        repeat.
-        """
+        """Return normals (replicate, *shape, variable) of mean 0 and a positive definite covariance."""
+        # Cholesky's, which is unique: that of eigenvalues, as in NumPy, differs between processors where they repeat.
         root = np.linalg.cholesky(np.asarray(covariance, float))
         z = self.normals(math.prod(shape) * len(root)).reshape(-1, *shape, len(root))
         return np.stack([sum(a * z[..., k] for k, a in enumerate(row[: j + 1])) for j, row in enumerate(root)], axis=-1)

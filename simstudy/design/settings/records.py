@@ -64,10 +64,9 @@ def records_in(annotation: Any) -> list[type[BaseModel]]:
     return [record for part in get_args(annotation) for record in records_in(part)]
 
 
-def tags(kind: Any) -> tuple[str, ...]:
+def tags(record: type[BaseModel]) -> tuple[str, ...]:
     """Return the kind, if any, by which a record is distinguished from the other members of a union."""
-    field = getattr(kind, "model_fields", {}).get("kind")
-    return get_args(field.annotation) if field else ()
+    return get_args(record.model_fields["kind"].annotation) if "kind" in record.model_fields else ()
 
 
 class Record(BaseModel):
