@@ -22,6 +22,7 @@ UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n
 gc.set_threshold(100_000)  # new objects, as for the command: with 700 the tests take a third longer to be imported
 
 
+@functools.cache
 def compile_in_turn() -> None:
     """Let one process compile a kernel that several want at the same time: the others wait, and load it."""
     from numba.core.dispatcher import Dispatcher, global_compiler_lock

@@ -174,7 +174,7 @@ def test_pilot__sees_what_theory_leaves_of_the_variance_and_a_draw_costs_its_hea
     ("", {"ensemble_variance": 1e-4}, "expansion"),
 ])  # fmt: skip
 def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, claim, wanted, control):
-    text = varied(edited(DESIGN, CLAIM, claim), relative_mcse=wanted, bandwidth=[2.0, 3.0], angle=[0, 90], **POPULATION)
+    text = varied(edited(DESIGN, CLAIM, claim), relative_mcse=wanted, bandwidth=[2.0, 3.0], **POPULATION)
     given, free = (loaded(tmp_path, each) for each in (text, varied(text, batch_size=None)))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     sized = allocation.sized(free)

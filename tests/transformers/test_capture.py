@@ -18,6 +18,7 @@ from simstudy.transformers.capture import capture  # noqa: E402
 X = torch.randn(2, 9, 16, generator=torch.Generator().manual_seed(1))
 PADDING = torch.zeros(2, 9, dtype=torch.bool)
 PADDING[1, 6:] = True
+LATER = torch.ones(9, 9).triu(1) > 0
 
 
 def calls_of(model, run, **how):
@@ -29,9 +30,7 @@ def calls_of(model, run, **how):
 
 
 @pytest.mark.parametrize("options", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 16, "vdim": 16}])
-@pytest.mark.parametrize(
-    "masked", [{}, {"key_padding_mask": PADDING}, {"attn_mask": torch.ones(9, 9).triu(1) > 0, "is_causal": True}]
-)
+@pytest.mark.parametrize("masked", [{}, {"key_padding_mask": PADDING}, {"attn_mask": LATER, "is_causal": True}])
 def test_multi_head__weights_are_those_that_it_returns_and_padded_queries_are_known(options, masked):
     layer, outputs = nn.MultiheadAttention(16, 2, batch_first=True, **options).eval(), []
     for average in (True, False):
