@@ -29,10 +29,9 @@ UNFOLDED = "from simstudy.execution.state import RunState\nRunState.fold = lambd
 STEADY = "from simstudy.execution import state, store\nstate.TELL_SECONDS = store.FLUSH_SECONDS = 1e9\n"
 """What is asked of the disk does not depend on how fast the machine is."""
 ERRORS = {
-    "open": errno.EMFILE, "pwrite": errno.ENOSPC, "ftruncate": errno.EIO,
-    "read": errno.EIO, "write": errno.ENOSPC, "fsync": errno.EIO,
-    "rename": errno.ENOSPC, "mkdir": errno.ENOSPC, "unlink": errno.EIO, "stat": errno.EIO, "fstat": errno.EIO,
-    "listdir": errno.EIO, "scandir": errno.EIO, "flock": errno.ENOLCK,
+    "open": errno.EMFILE, "pwrite": errno.ENOSPC, "ftruncate": errno.EIO, "read": errno.EIO, "write": errno.ENOSPC,
+    "fsync": errno.EIO, "rename": errno.ENOSPC, "mkdir": errno.ENOSPC, "unlink": errno.EIO, "stat": errno.EIO,
+    "fstat": errno.EIO, "listdir": errno.EIO, "scandir": errno.EIO, "flock": errno.ENOLCK,
 }  # fmt: skip
 
 
@@ -46,7 +45,8 @@ class Disk:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os if hasattr(os, name) else fcntl, name)
-        return real if name not in ERRORS else lambda *given, **how: self.ask(name) or real(*given, **how)
+        half = (lambda to, content: real(to, content[: len(content) // 2])) if name == "write" else lambda *_: None
+        return real if name not in ERRORS else lambda *a, **k: self.ask(name, lambda: half(*a)) or real(*a, **k)
 
     def ask(self, kind: str, half: Callable[[], object] = lambda: None) -> None:
         """Take note of an operation, and let it fail if it is its turn, or be the last, done by half."""
