@@ -24,8 +24,7 @@ from simstudy.study import require_trust
 
 RESULTS = ("estimate", "se", "lower", "upper", "reject", "truth")
 """Columns of results and truth in a table of estimates; all others, but for data set and method, are factors."""
-_PIECE = 1024
-"""Replicates that are computed together."""
+_PIECE = 1024  # replicates that are computed together
 
 
 def estimates(

@@ -212,10 +212,7 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
 
 
 def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType]) -> Iterator[str]:
-    """Yield texts that change with whatever a callable rests on: sources of modules, and values that are bound.
-
-    Modules that are not installed are added to ``own``.
-    """
+    """Yield texts that change with what a callable rests on: sources of modules, put into ``own``, and bound values."""
     if isinstance(value, bool | int | float | complex | str | bytes | None | np.generic):
         yield repr(value)
         return
@@ -239,6 +236,9 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
             parts = value if isinstance(value, list | tuple) else sorted(value, key=repr)
         case type() | types.ModuleType():
             text = f"{value.__name__} of {_source_of(name, value, own)}"
+            if isinstance(value, type) and not _installed(value.__module__):
+                held = (getattr(each, "__func__", getattr(each, "fget", each)) for each in vars(value).values())
+                parts = itertools.chain(value.__bases__, *(_used_by(name, each) for each in held if callable(each)))
         case _ if hasattr(value, "__name__"):  # by a decorator: of a function, or of ufuncs, which numpy and scipy have
             text = value.__name__ if isinstance(value, np.ufunc) else _source_of(name, value, own)
             parts = (getattr(value, "__wrapped__", getattr(value, "py_func", None)),)
@@ -252,8 +252,11 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
     yield ")"
 
 
-def _used_by(name: str, function: types.FunctionType) -> Iterator[Any]:
+def _used_by(name: str, function: Any) -> Iterator[Any]:
     """Yield what a function finds outside itself: values of its closure and of globals, and defaults."""
+    written = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(function, types.FunctionType) or (written and written.co_filename == "<string>"):
+        return  # of what stands in a class, dataclasses make more
     yield from (function.__defaults__, function.__kwdefaults__)
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # not filled yet
@@ -298,8 +301,7 @@ def _imported(module: str, own: dict[str, types.ModuleType]) -> Iterator[str]:
 
 
 def _installed(module: str) -> bool:
-    """True if a module is Python's or an installed package's, for which a version stands in the identity of results."""
+    """True if a module, and not a file of its name, is Python's or an installed package's: a version stands for it."""
     top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
-    # A file of the user's own may have the name of an installed one.
     there = file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
     return top == __name__.partition(".")[0] or (there and (top in sys.stdlib_module_names or top in distributions()))

@@ -13,8 +13,7 @@ from simstudy.report.terminal import counted
 from simstudy.verdicts.evidence import p_above, p_below, why_no_verdict
 from simstudy.verdicts.judge import holm
 
-MOST = 200
-"""Conditions of which all pairs are compared."""
+MOST = 200  # conditions of which all pairs are compared
 
 
 class Ties(NamedTuple):

@@ -129,10 +129,10 @@ PARTS = {
     "below": "import ours\ndef f(x):\n    return [each for each in map(lambda y: ours.g(y), [x])][0]",
     "closure": "from ours import FACTOR\ndef outer(c):\n    return lambda x: c * x\nf = outer(FACTOR)",
     "object": "from ours import FACTOR\nclass C:\n    __call__ = lambda self, x: self.c * x\nf = C()\nf.c = FACTOR",
-    "method": "from ours import g\nclass C:\n    def __call__(self, x):\n        return g(x)\nf = C()",
+    **{f"method that uses {name}": f"from ours import {name}\nclass C:\n    __call__ = lambda self, x: {used}\nf = C()"
+       for name, used in {"g": "g(x)", "FACTOR": "FACTOR * x"}.items()},
     "default": "from ours import FACTOR\ndef f(x, *, c=FACTOR):\n    return c * x",
-    "array": "import functools, ours\nfrom numpy import array, multiply\n"
-    "f = functools.partial(multiply.outer, array(ours.FACTOR))",
+    "array": "import functools, ours, numpy as np\nf = functools.partial(np.multiply.outer, np.array(ours.FACTOR))",
 }
 
 
