@@ -129,8 +129,8 @@ PARTS = {
     "below": "import ours\ndef f(x):\n    return [each for each in map(lambda y: ours.g(y), [x])][0]",
     "closure": "from ours import FACTOR\ndef outer(c):\n    return lambda x: c * x\nf = outer(FACTOR)",
     "object": "from ours import FACTOR\nclass C:\n    __call__ = lambda self, x: self.c * x\nf = C()\nf.c = FACTOR",
-    **{f"method that uses {name}": f"from ours import {name}\nclass C:\n    __call__ = lambda self, x: {used}\nf = C()"
-       for name, used in {"g": "g(x)", "FACTOR": "FACTOR * x"}.items()},
+    "method": "from ours import g\nclass C:\n    __call__ = lambda self, x: g(x)\nf = C()",
+    "constant": "from ours import FACTOR\nclass C:\n    __call__ = lambda self, x: FACTOR * x\nf = C()",
     "default": "from ours import FACTOR\ndef f(x, *, c=FACTOR):\n    return c * x",
     "array": "import functools, ours, numpy as np\nf = functools.partial(np.multiply.outer, np.array(ours.FACTOR))",
 }
