@@ -242,9 +242,6 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
         remedy = "submit from a login node of the cluster, or run --share in jobs of your own"
         raise UserError(f"{kind.job_cls.submit_command}: not found on the PATH; {remedy}")
 
-    async def started() -> None:
-        await cluster
-
     # Ten workers may be lost with one task before it counts as deadly: jobs are ended for many a reason.
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": 10}
     scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
@@ -257,7 +254,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
         Client(cluster) as client,
     ):
         cluster.scale(jobs=jobs.n_jobs)
-        cluster.sync(started)
+        cluster.sync(lambda: cluster)  # until all are submitted
         if not job.accepted:
             reason = "; ".join(line.strip() for line in job.refusal.splitlines() if line.strip())
             raise UserError(f"slurm refuses the job: {reason}; mend jobqueue.slurm in the configuration of Dask")

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from itertools import groupby
+from itertools import groupby, product
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +36,8 @@ _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 """Control groups of this process, and what the system says of them."""
 _FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
 """Of a control group, version 2 and 1: its limit, what is used, and how much of that can be given back."""
+_QUOTAS = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+"""Of these: the processor time in a period, and the period."""
 TASKS_PER_THREAD, AHEAD = 3, 1 << 14
 """Turns in flight for each worker thread, to hide latency; tasks that wait, beyond which none is made."""
 TURN_SECONDS, WAIT_SECONDS = 0.5, 1.0
@@ -44,9 +46,22 @@ CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
 
 
+def _groups() -> Iterator[Path]:
+    """Yield the control groups of this process, and those above them."""
+    with contextlib.suppress(OSError):
+        for line in _GROUPS[0].read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            yield from ((own := _GROUPS[1] / controllers / path[1:]), *own.parents)
+
+
 def cores() -> int:
-    """Return the cores that this process may use: a batch system may leave it some of the machine's alone."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the cores that this process may use: a batch system or a container may leave it some alone."""
+    found = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for group, names in product(_groups(), _QUOTAS):
+        with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max", or negative
+            quota, period = (int(each) for name in names for each in (group / name).read_text().split())
+            found += [-(-quota // period)] if quota > 0 else []
+    return min(found)
 
 
 def available() -> int:
@@ -54,16 +69,11 @@ def available() -> int:
     free = [psutil.virtual_memory().available]
     if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         free.append(limit - psutil.Process().memory_info().vms)
-    with contextlib.suppress(OSError):
-        for line in _GROUPS[0].read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            root = _GROUPS[1] / controllers
-            for group in (root / path[1:], *(root / path[1:]).parents):
-                for most, used, cached in _FILES:
-                    with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max"
-                        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                        taken = int((group / used).read_text()) - int(stat[cached])
-                        free.append(int((group / most).read_text()) - taken)
+    for group, (most, used, cached) in product(_groups(), _FILES):
+        with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max"
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            taken = int((group / used).read_text()) - int(stat[cached])
+            free.append(int((group / most).read_text()) - taken)
     return min(free)
 
 

@@ -1,8 +1,4 @@
-"""Which code, libraries and machine produced a number; and how far each cell is by what a run last wrote of itself.
-
-A run writes every second where it stands, for those who read it without kernels and theory.  Batches that have come
-since are counted.  What it wrote last also tells whether results still are those of code, design and what is stored.
-"""
+"""Which code, libraries and machine produced a number; and how far each cell is by what a run last wrote of itself."""
 
 import functools
 import hashlib

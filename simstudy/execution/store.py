@@ -8,9 +8,6 @@ A file of batches has entries, each whole or none: a head and a payload.  The he
 digest, and has a digest of its own: a flipped bit costs one entry.  What a killed process leaves behind the last whole
 entry nobody reads, and the next writer cuts off.  Of a batch that stands there twice the last one counts.  Digests show
 damage, not forgery.
-
-A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
-population tells; or a summary of a cell: the numbers of batches at which it was looked at, and measures for moments.
 """
 
 from __future__ import annotations
@@ -411,9 +408,8 @@ class Store:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Content of a JSON file; nothing if it is missing or no such file."""
-        with contextlib.suppress(Missing, ValueError, RecursionError):  # the last: nested beyond what the parser bears
-            if isinstance(content := json.loads(self.files.read(name, MAX_JSON_BYTES)), dict):
-                return content
+        with contextlib.suppress(Missing, ValueError):
+            return TypeAdapter(dict[str, Any]).validate_json(self.files.read(name, MAX_JSON_BYTES))
         return {}
 
 

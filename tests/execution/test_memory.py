@@ -59,16 +59,16 @@ def control_group(limit: int):
 @pytest.mark.parametrize("version", [1, 2])
 def test_memory__is_what_control_groups_leave(version, tmp_path, monkeypatch):
     """Of this one and those above it; what is cached can be given back, and a group may have no limit."""
-    names = executors._FILES[2 - version]
+    names, quotas = executors._FILES[2 - version], executors._QUOTAS[2 - version]
     group = tmp_path / ("memory" if version == 1 else "") / "above" / "own"
     group.mkdir(parents=True)
     for folder, limit in ((group, "max"), (group.parent, str(9 << 20))):
-        contents = limit, str(5 << 20), f"anon 7\n{names[2]} 1000"
-        for name, text in zip((*names[:2], "memory.stat"), contents, strict=True):
+        contents = limit, str(5 << 20), f"anon 7\n{names[2]} 1000", *"50000 100000".split(" ", 2 - version)
+        for name, text in zip((*names[:2], "memory.stat", *quotas), contents, strict=True):
             (folder / name).write_text(text)
     (tmp_path / "self").write_text("5:cpu:/\n4:memory:/above/own\n" if version == 1 else "0::/above/own\n")
     monkeypatch.setattr(executors, "_GROUPS", (tmp_path / "self", tmp_path))
-    assert executors.available() == (4 << 20) + 1000
+    assert executors.available() == (4 << 20) + 1000 and executors.cores() == 1  # of half a core
 
 
 @pytest.mark.parametrize("limited_by", ["address space", "control group"])
