@@ -143,14 +143,13 @@ def _expansion(
     normal = key_covariance(data.key_distribution, data.n_features)
     heads = np.arange(n_heads)
     alone = kernels.tilt(normal, heads)
-    smooth = np.array([expectation(regression, *law) for law in zip(alone.means, alone.covariances, strict=True)])
+    smooth = np.array([expectation(regression, *law) for law in alone.laws])
+    wanted = (expectation, regression), (square_expectation, regression), (expectation, variance)
 
     def errors(*factors: NDArray[np.intp]) -> tuple[Array, Array, Array]:
         """E[K_1 K_2 ...] / (E K_1 E K_2 ...) of heads; E m and E[v + (m - mu_1)(m - mu_2)] of tilted keys, (G, Q)."""
         tilted = kernels.tilt(normal, *factors)
-        laws = list(zip(tilted.means, tilted.covariances, strict=True))
-        mean, square = (np.array([of(regression, *law) for law in laws]) for of in (expectation, square_expectation))
-        noise = np.array([expectation(variance, *law) for law in laws])
+        mean, square, noise = np.array([[of(m, *law) for of, m in wanted] for law in tilted.laws]).swapaxes(0, 1)
         first, second = smooth[factors[0]], smooth[factors[1]]
         log_ratios = functools.reduce(lambda logs, h: logs - alone.log_mass[h], factors, tilted.log_mass)
         return np.exp(log_ratios), mean, noise + square - (first + second) * mean + first * second

@@ -3,6 +3,7 @@
 Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,11 +21,10 @@ _LOST = 1e-15
 
 
 class TiltedKeys(NamedTuple):
-    """E[K(X) f(X)] = exp(log_mass) E f(N(means, covariances)): shapes (G, Q), (G, Q, d), (G, d, d), K of kernels."""
+    """E[K(X) f(X)] = exp(log_mass) E f(N(means, covariance)): (G, Q), and laws (Q, d), (d, d) made one by one."""
 
     log_mass: Array
-    means: Array
-    covariances: Array
+    laws: Iterator[tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Heads:
             moved = pulled_back @ covariance
             shift, means = (sum(each[h] for h in factors) for each in (pulled_back, moved))
             log_mass = 0.5 * np.sum(means * shift, axis=-1)
-            return TiltedKeys(log_mass, means, np.broadcast_to(covariance, (len(means), *covariance.shape)))
+            return TiltedKeys(log_mass, ((each, covariance) for each in means))
         # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I):
         # the tilted law is the posterior of a linear Gaussian model, which costs one solve of the head dimensions only.
         projections = np.concatenate([self.projections[h] for h in factors], axis=-1)
@@ -68,7 +68,8 @@ class Heads:
         surprise = np.sum(np.linalg.solve(evidence, projected.mT).mT * projected, axis=-1)
         log_det = np.linalg.slogdet(evidence / self.bandwidth**2)[1]
         log_mass = -0.5 * (surprise + log_det[:, None])
-        return TiltedKeys(log_mass, projected @ gain, covariance - spread @ gain)
+        each = zip(projected, spread, gain, strict=True)
+        return TiltedKeys(log_mass, ((seen @ k, covariance - s @ k) for seen, s, k in each))
 
 
 def heads_of(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Heads:
