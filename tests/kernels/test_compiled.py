@@ -123,9 +123,11 @@ def test_sources__are_those_of_all_kernels_import_no_other_of_ours_and_every_key
 EVALUATE = """
 import hashlib
 import numpy as np
+from commands import compile_in_turn
 from numba.core import event
 from simstudy.kernels import nw_moments
 
+compile_in_turn()
 rng, found = np.random.default_rng(0), hashlib.sha256()
 with event.install_recorder("numba:compile") as compilations:
     for real in ("float32", "float64"):
@@ -146,7 +148,7 @@ def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process_to
     And one that another calls, not inlined, is there twice where both are compiled, once where one is loaded.
     """
     environment = {name: value for name, value in os.environ.items() if name != "SIMSTUDY_CACHE"}
-    runs = [python("-c", EVALUATE, cwd=ROOT, env=environment | own).stdout.split() for own in ({}, {}, *anew)]
+    runs = [python("-c", EVALUATE, cwd=ROOT / "tests", env=environment | own).stdout.split() for own in ({}, {}, *anew)]
     assert int(runs[1][0]) == 0 and len({bits for _, bits in runs}) == 1
     assert all(int(n_compiled) > 0 for n_compiled, _ in runs[2:])
 

@@ -19,8 +19,7 @@ from simstudy.report.tables import verdict_frame, verdict_lines, verdict_table
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by, wanted_by_claims
 
-DONE, CEILING, PER_BATCH = 4, 1000, 256
-FLOOR = 512
+DONE, CEILING, PER_BATCH, FLOOR = 4, 1000, 256, 512
 DOMAIN = """[grids.angles.domain]
 n_keys = { log_uniform = [20, 60] }
 bandwidth = { uniform = [0.5, 1.0] }

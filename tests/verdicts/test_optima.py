@@ -18,8 +18,7 @@ from simstudy.verdicts.orderings import violated_share, violations, wrong_pairs
 
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
 stated = partial(claim, kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
-X, Z = 2.0 ** np.arange(5), np.array([2.0, 8.0])
-ERROR = 0.01
+X, Z, ERROR = 2.0 ** np.arange(5), np.array([2.0, 8.0]), 0.01
 SURE = [4.0, 2.0, 1.0, 1.5, 5.0]  # least at the third level for certain
 
 
