@@ -30,8 +30,7 @@ DERIVED = ("bandwidth_rule", "total_dim")
 """Settings that others tell as well."""
 SPARSE = 4
 """Combinations of factors for each cell, beyond which a grid is a list of cells."""
-_NAMED = ("index", "look", "drawn", "end", "figure")
-"""Dimensions of variables that are no settings."""
+_NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions of variables that are no settings
 _SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
     name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
 }

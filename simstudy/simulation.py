@@ -189,11 +189,11 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
             takes = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):
             raise UserError(f"{name}: what it takes is unknown; wrap it in a function that is defined by def") from None
-        own: dict[str, types.ModuleType] = {}
+        own: dict[str, types.ModuleType | None] = {}
         rests_on = [*_rests_on(name, function, {}, own)] if version is None else [f"version {version}"]
         digest = hashlib.blake2b("\0".join([name, *rests_on]).encode(), digest_size=16).hexdigest()
         with contextlib.ExitStack() as held:
-            for module in own.values():
+            for module in filter(None, own.values()):
                 cloudpickle.register_pickle_by_value(module)
                 held.callback(cloudpickle.unregister_pickle_by_value, module)
             try:
@@ -211,7 +211,7 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
     return text
 
 
-def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType]) -> Iterator[str]:
+def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
     """Yield texts that change with what a callable rests on: sources of modules, put into ``own``, and bound values."""
     if isinstance(value, bool | int | float | complex | str | bytes | None | np.generic):
         yield repr(value)
@@ -273,7 +273,7 @@ def _used_by(name: str, function: Any) -> Iterator[Any]:
                 raise UserError(f"{fault}: import it above the function")
 
 
-def _source_of(name: str, value: Any, own: dict[str, types.ModuleType]) -> str:
+def _source_of(name: str, value: Any, own: dict[str, types.ModuleType | None]) -> str:
     """The source of the module that defines something, its version where that is installed; of a script its own."""
     module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
     top = module.partition(".")[0]
@@ -283,21 +283,22 @@ def _source_of(name: str, value: Any, own: dict[str, types.ModuleType]) -> str:
         if top and _installed(module):
             full = f"{module}.{getattr(value, '__qualname__', '')}"
             return f"{full} {[version_of(each) for each in sorted({*distributions().get(top, ())})]}"
-        imported = () if module in own else _imported(module, own)
+        imported = () if module in own else _imported([sys.modules[module]], own)
         own[module] = sys.modules[module]
-        return "".join([inspect.getsource(own[module]), *imported])
+        return "".join([inspect.getsource(sys.modules[module]), *imported])
     except (OSError, TypeError, KeyError):
         raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}") from None
 
 
-def _imported(module: str, own: dict[str, types.ModuleType]) -> Iterator[str]:
-    """Yield the sources of modules that one imports, and that these import, which are not installed or compiled."""
-    for each in vars(own[module]).values():
+def _imported(modules: list[types.ModuleType], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
+    """Yield the sources of what modules import that is not installed or compiled: to be known, and not to travel."""
+    for each in (value for module in modules for value in [*vars(module).values()]):
         name = each.__name__ if isinstance(each, types.ModuleType) else getattr(each, "__module__", None)
         if isinstance(name, str) and name in sys.modules and name not in {*own, "__main__"} and not _installed(name):
             with contextlib.suppress(OSError, TypeError):
-                source, own[name] = inspect.getsource(sys.modules[name]), sys.modules[name]
-                yield from (source, *_imported(name, own))
+                yield inspect.getsource(found := sys.modules[name])
+                modules.append(found)
+                own[name] = None
 
 
 def _installed(module: str) -> bool:
