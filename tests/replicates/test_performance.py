@@ -285,6 +285,20 @@ def test_errors__are_those_of_all_blocks():
     for name in ("mse", "mean_variance", "squared_bias", "correlation", "failure_rate"):
         assert found.estimate[name] == pytest.approx(fine.estimate[name], rel=1e-3)
         assert found.mcse[name] == pytest.approx(fine.mcse[name], rel=0.25), name
+    # The last block, which is shorter, counts by its length.
+    blocks, lengths = halved(stack(batches), halvings_of(N_BATCHES)), block_lengths(N_BATCHES)
+
+    def share(values):
+        ratio = lengths.sum() / lengths
+        return (values - np.average(values, weights=lengths)) / np.sqrt(ratio * (ratio - 1))
+
+    bias = share(blocks.error_sum[:, 0] @ WEIGHTS / lengths)
+    np.testing.assert_allclose(found.contribution["mse"], share(blocks.product_sum[:, 0] @ [0.25, 0.5, 0.25] / lengths))
+    assert found.remainder["squared_bias"] == pytest.approx(2**0.5 * bias @ bias)
+    kept = lengths - np.arange(len(lengths)) % 3
+    some = blocks._replace(n_defined=kept, failed=np.zeros((lengths - kept).sum(), int))
+    failures = performance(some, WEIGHTS, NAMES, lengths=lengths).contribution["failure_rate"]
+    np.testing.assert_allclose(failures, share(1 - kept / lengths), rtol=1e-9)
 
 
 def test_cells_of_one_stream__are_paired_by_the_longest_blocks_that_either_has():

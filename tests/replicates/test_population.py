@@ -4,19 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from builders import (
-    DESIGN,
-    arrays_of,
-    batches_of,
-    edited,
-    estimated,
-    left_open,
-    loaded,
-    minimal_cell,
-    mistakes,
-    run,
-    varied,
-)
+from builders import DESIGN, arrays_of, batches_of, estimated, left_open, loaded, minimal_cell, mistakes, run, varied
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
@@ -174,7 +162,7 @@ def test_pilot__sees_what_theory_leaves_of_the_variance_and_a_draw_costs_its_hea
     ("", {"ensemble_variance": 1e-4}, "expansion"),
 ])  # fmt: skip
 def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, claim, wanted, control):
-    text = varied(edited(DESIGN, CLAIM, claim), relative_mcse=wanted, bandwidth=[2.0, 3.0], **POPULATION)
+    text = varied(DESIGN.replace(CLAIM, claim), relative_mcse=wanted, bandwidth=[2.0, 3.0], **POPULATION)
     given, free = (loaded(tmp_path, each) for each in (text, varied(text, batch_size=None)))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     sized = allocation.sized(free)
@@ -195,7 +183,7 @@ def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, c
     (CLAIM, "expansion"),
 ])  # fmt: skip
 def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wanted(tmp_path, settings, control):
-    text = DESIGN if settings is CLAIM else varied(edited(DESIGN, CLAIM, ""), **settings)
+    text = DESIGN if settings is CLAIM else varied(DESIGN.replace(CLAIM, ""), **settings)
     assert {each.cell.simulation.control for each in allocation.sized(loaded(tmp_path, text)).cells} == {control}
 
 
