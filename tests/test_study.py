@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import numba
@@ -29,14 +30,14 @@ from simstudy.results import cells_of, read_results, tree_of
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 3), ("processes", 2)])
 @pytest.mark.usefixtures("warm_processes")
 def test_executors__give_the_same_bits(tiny, tmp_path, executor, workers):
-    names = compiled.digest()
+    before = compiled.digest(), {**os.environ}
     results = run(tiny.design, output=tmp_path, executor=executor, workers=workers)
     # What tells how a run went (time, memory, executor) is one attribute, and the only one that may differ.
     xr.testing.assert_identical(*(each.assign_attrs(run="") for each in (tiny.results, results)))
     assert batches(tiny.output) == batches(tmp_path)
-    # What is compiled from now on is found where it was before.
+    # What is compiled from now on is found where it was before, and processes that are started have the same variables.
     numba.config.reload_config()
-    assert compiled.digest() == names
+    assert (compiled.digest(), {**os.environ}) == before
 
 
 def test_results__open_with_xarray_alone_and_explain_themselves(tiny):

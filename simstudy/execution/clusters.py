@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import dask
 import psutil
@@ -41,9 +42,8 @@ TCP_TIMEOUT = "11s"
 """Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
 # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.  Numba has none to
 # start, and a variable of its own that changes makes it forget for which features of the processor it compiles.
-# Python looks for no module in the current folder.
+# Python looks for no module in the current folder.  The environment of all processes that are started here:
 CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
-"""Environment of all processes that are started here."""
 _HERE = r"inproc://.*|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]+)?"
 """Addresses on this machine, to which nobody else on the network connects."""
 
@@ -196,9 +196,9 @@ def local_cluster(
     }  # fmt: skip
     nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
     scheduler = {"cls": PagelessScheduler, "options": {**place, "dashboard_address": None}}
-    os.environ |= CHILDREN  # before any child: Python starts one of its own for its semaphores
+    env = mock.patch.dict(os.environ, CHILDREN)  # before any child: Python starts one of its own for its semaphores
     config = {"distributed.nanny.pre-spawn-environ": CHILDREN}
-    with tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config | {"temporary-directory": own}):
+    with env, tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config, temporary_directory=own):
         cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
         with cluster, Client(cluster) as client:
             yield DaskExecutor(client, device)

@@ -121,13 +121,12 @@ def test_sources__are_those_of_all_kernels_import_no_other_of_ours_and_every_key
 
 
 EVALUATE = """
-import hashlib
+import commands, hashlib
 import numpy as np
-from commands import compile_in_turn
 from numba.core import event
 from simstudy.kernels import nw_moments
 
-compile_in_turn()
+commands.compile_in_turn()
 rng, found = np.random.default_rng(0), hashlib.sha256()
 with event.install_recorder("numba:compile") as compilations:
     for real in ("float32", "float64"):
