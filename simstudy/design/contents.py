@@ -206,7 +206,7 @@ def _text(path: Path, place: str) -> str:
         if "-packages" not in origin and not origin.startswith((sys.prefix, sys.base_prefix)):  # it may be edited there
             folders = map(Path, getattr(found, "submodule_search_locations", None) or ())
             files = sorted(each for folder in folders for each in folder.rglob("*.py")) or [Path(origin)]
-            digest = hashlib.blake2b(b"".join(read_regular(each, MAX_DATA_BYTES) for each in files), digest_size=8)
+            digest = hashlib.blake2b(repr([read_regular(one, MAX_DATA_BYTES) for one in files]).encode(), digest_size=8)
             rests.append(f"{name} {digest.hexdigest()}")
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
