@@ -18,6 +18,7 @@ from simstudy.design.settings.cell import Estimator, Visible
 from simstudy.design.settings.choices import CompactNormaliser, LocalLinearNormaliser, Normaliser
 from simstudy.kernels import compact_moments, nw_moments
 from simstudy.kernels.devices import on_cuda
+from simstudy.kernels.tiles import set_closeness
 
 # Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
 
@@ -83,16 +84,13 @@ def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normalis
         points = (inputs.queries[r] if inputs.queries.ndim == 4 else inputs.queries).astype(np.float64)
         for first in range(0, means.shape[1], step):
             part = slice(first, first + step)
-            scores = np.zeros((len(points[part]), n_heads, n_keys))
-            for k in range(keys.shape[1]):
-                if logits == "distance":
-                    scores -= (keys[None, :, k] - points[part, :, k, None]) ** 2 / 2.0
-                else:
-                    scores += keys[None, :, k] * points[part, :, k, None]
-            weights = normalise(normaliser, scores / bandwidth**2)
+            scores = np.empty((len(points[part]), n_heads, n_keys))
+            set_closeness(keys, points[part], logits == "distance", scores)
+            scores /= bandwidth**2 * (2.0 if logits == "distance" else 1.0)
+            weights = normalise(normaliser, scores)
             if isinstance(normaliser, LocalLinearNormaliser):
                 weights = tilted(weights, keys, points[part], normaliser.ridge * bandwidth**2)
-            means[r, part] = np.einsum("qhi,i->qh", weights, inputs.values[r].astype(np.float64))
+            means[r, part] = weights @ inputs.values[r].astype(np.float64)
             if gram is not None and inputs.variances is not None:
-                gram[r, part] = np.einsum("qhi,qgi->qhg", weights * inputs.variances[r], weights)
+                gram[r, part] = (weights * inputs.variances[r]) @ weights.mT
     return means, gram

@@ -25,7 +25,8 @@ def normalise(normaliser: choices.Normaliser, logits: Array) -> Array:
             least = np.partition(logits, place, axis=-1)[..., place, None]
             return softmax(np.where(logits < least, -np.inf, logits))
         case choices.ReluNormaliser():
-            return _share(np.maximum(logits - normaliser.threshold, 0.0))
+            excess = logits - normaliser.threshold
+            return _share(np.maximum(excess, 0.0, out=excess))
     raise TypeError(f"no normaliser {normaliser!r}")
 
 

@@ -11,10 +11,9 @@ from simstudy.kernels.philox import cos_sin, polynomial
 
 F32, F64 = np.float32, np.float64
 
-# 1.5·2^23 plus the exponent bias 127: a number added to it is rounded to the nearest integer, which lies, biased, in
-# the low mantissa bits of the sum.  That takes one operation less than floor, and a whole number s more in the magic
-# number multiplies the power by 2^s at no cost.
-MAGIC_32, MAGIC_64 = F32(1.5 * 2**23 + 127), F64(1.5 * 2**52 + 1023)
+# A number added to it is rounded to the nearest integer, which lies in the low mantissa bits of the sum.  That takes
+# one operation less than floor, and a whole number s more in it multiplies the power by 2^s at no cost.
+MAGIC_32, MAGIC_64 = F32(1.5 * 2**23), F64(1.5 * 2**52)
 # Highest power first.
 POWERS_32 = tuple(
     F32(c) for c in (0.00132647271401, 0.00967151263996, 0.0555073374347, 0.240222420854, 0.693146977599, 1.0)
@@ -38,8 +37,8 @@ def _exp2(powers, real, bits, mantissa):
         u = lowest if t < lowest else t
         m = u + magic
         f = u - (m - magic)
-        # The product keeps NaN, where a sum of bits would not.
-        return polynomial(powers, f) * bits(real(m).view(bits) << mantissa).view(real)
+        # Added to the exponent, as there are more units for it than for products; NaN stays if it has no payload.
+        return bits(real(polynomial(powers, f)).view(bits) + (real(m).view(bits) << mantissa)).view(real)
 
     return exp2
 

@@ -14,13 +14,13 @@ from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
     add_in_float64,
     at_least,
-    exponent_of_low_bits,
     lanes_of,
     load,
     repeat,
     spread,
     store,
     store_four,
+    times_power,
     where,
 )
 
@@ -49,8 +49,8 @@ def _exp2(powers):
         p0 = p1 = p2 = p3 = spread(powers[0])
         for c in powers[1:]:
             p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
-        p0, p1 = p0 * exponent_of_low_bits(m0) - least, p1 * exponent_of_low_bits(m1) - least
-        return p0, p1, p2 * exponent_of_low_bits(m2) - least, p3 * exponent_of_low_bits(m3) - least
+        p0, p1, p2, p3 = times_power(p0, m0), times_power(p1, m1), times_power(p2, m2), times_power(p3, m3)
+        return p0 - least, p1 - least, p2 - least, p3 - least
 
     return exp2
 

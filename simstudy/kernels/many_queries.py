@@ -23,7 +23,7 @@ from simstudy.kernels.lanes import (
     sum_weights,
 )
 from simstudy.kernels.shifts import set_shifts
-from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys
+from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, others
 from simstudy.kernels.vectors import lanes, lanes_of, load, spread, store
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
@@ -47,7 +47,7 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
     n_heads, _, n_keys = keys.shape
     y, noise, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
     sums, lane_products, products = memory.lane_sums, memory.lane_products, memory.totals
-    width, scaled = lanes_of(keys), not _constant(variances)
+    width, scaled = lanes_of(keys), others(variances, largest) > 0
     n_together = n_heads if variances.size or visible[0].size or laid.size <= _IN_CACHE else 1
     sums[v_first:v_last] = 0
     products[v_first : v_last if variances.size else v_first] = 0
@@ -59,12 +59,22 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
         for begin in range(0, n_heads, n_together):
             _lay(keys, start, size, scale, memory, begin, begin + n_together)
             for v in range(v_first, v_last):
+                q = v * width
                 for first in range(0, size, STRIP):
                     n_strip = min(STRIP, size - first)
                     part = _seen(visible, v, width, start + first, n_strip)
                     if part[0] < part[1]:
+                        left = 0
                         for h in range(begin, begin + n_together):
-                            _weigh(exp2, scale, memory, v, h, y, first, n_strip, part, visible[0], start + first)
+                            if memory.near[h, q] and part[2]:
+                                slopes, limits, row = memory.slopes[h], memory.limits[h], strips[h]
+                                sum_weights(exp2, laid[h], slopes, limits, q, y, first, part[1], sums[v, h], row)
+                            else:
+                                left += 1
+                        # By themselves: of the loop above, all that it needs stays in registers.
+                        for h in range(begin, begin + n_together if left else begin):
+                            if not (memory.near[h, q] and part[2]):
+                                _weigh(exp2, scale, memory, v, h, y, first, n_strip, part, visible[0], start + first)
                         if scaled:
                             scale_weights(strips, noise, first, part)
                         if variances.size:
@@ -77,29 +87,26 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
 def _lay(keys, start, size, scale, memory, begin, end):
     for h in range(begin, end):
         lay_keys(keys[h], start, size, memory.centres[h], scale.curvature, memory.laid[h])
-        if not memory.near[h].all():
-            for k in range(keys.shape[1]):
-                copy(keys[h, k], start, size, memory.raw[h, 2 + k])
+        for k in range(keys.shape[1] if others(memory.near[h], True) else 0):
+            raw, part = memory.raw[h, 2 + k], keys[h, k, start : start + size]
+            for i in range(size):
+                raw[i] = _plain(part[i])
 
 
 @inlined
 def _weigh(exp2, scale, memory, v, h, values, first, size, part, visible, start):
     # Near, keys that fill the last strip have no weight without being hidden.
     begin, end, whole = part
-    row, limits, sums = memory.strips[h], memory.limits[h], memory.lane_sums[v, h]
-    width = lanes_of(row)
-    q, none = v * width, spread(row.dtype.type(0))
+    row, slopes, limits, sums = memory.strips[h], memory.slopes[h], memory.limits[h], memory.lane_sums[v, h]
+    width, none = lanes_of(row), spread(row.dtype.type(0))
+    q = v * width
     near = memory.near[h, q]
-    if near and (whole or not visible.size):
-        sum_weights(exp2, memory.laid[h], memory.slopes[h], limits, q, values, first, end, sums, row)
-        return
     laid, rate, zero = memory.laid[h] if near else memory.raw[h], row.dtype.type(1) if near else scale.rate, none
-    slopes = memory.slopes[h]
     if scale.distance and not near:
         sum_squares(laid, slopes, q, first, begin, end, row)
     else:
         sum_products(laid, slopes, len(slopes), q, first, begin, end, row)
-    if visible.size and not whole:
+    if near or not whole:
         place = start * visible.shape[1] + v * max(1, width // 8)
         hide(visible, place, begin, min(end, size), row)
     for i in range(size, end):
@@ -119,14 +126,14 @@ _IN_CACHE = 1 << 16
 
 @inlined
 def _seen(visible, v, width, start, size):
-    # Return begin and end of the keys of a strip that any lane sees, in whole steps, and whether all lanes see a whole
-    # strip.  Flags of a vector are one word or two.
+    # Return begin and end of the keys of a strip that any lane sees, in whole steps, and whether all lanes see all of
+    # it.  Flags of a vector are one word or two.
     flags, some, every = visible
-    begin, end, whole = 0, size, size == STRIP
+    begin, end, whole = 0, size, True
     if flags.size:
         first, strip, full = v * max(1, width // 8), start // STRIP, ~flags.dtype.type(0) // flags.dtype.type(255)
         last = first + max(0, width // 8 - 1)
-        whole = (every[strip, first] & every[strip, last]) == full
+        whole = size == STRIP and (every[strip, first] & every[strip, last]) == full
         end = size if some[strip, first] | some[strip, last] else 0
         while begin < end and not flags[start + begin, first] | flags[start + begin, last]:
             begin += 1
@@ -166,16 +173,13 @@ def _leave(points, scale, memory, h, q, width):
     for lane in range(q, min(q + width, points.shape[2])):
         memory.near[h, lane], memory.limits[h, 0, lane], memory.limits[h, 1, lane] = False, scale.low, scale.magic
         for k in range(points.shape[1]):
-            memory.slopes[h, k, lane] = points[h, k, lane]
+            memory.slopes[h, k, lane] = _plain(points[h, k, lane])
 
 
 @inlined
-def _constant(numbers):
-    # Counted, which is done for as many numbers at once as a vector holds.
-    others = 0
-    for i in range(numbers.size):
-        others += numbers[i] != numbers[0]
-    return others == 0
+def _plain(number):
+    # NaN has no payload: see `times_power`.
+    return number if number == number else np.nan
 
 
 def _moments_by(exp2):
@@ -190,8 +194,8 @@ def _moments_by(exp2):
             largest = largest_of(variances[r])
             for h in range(n_heads):
                 set_shifts(keys[r, h], points[h], scale, row, centres[h], memory.slopes[h], limits[h], near[h])
-                for q in range(0, n_queries, width):
-                    if not near[h, q : q + width].all():
+                for q in range(0, n_queries if others(near[h], True) else 0, width):
+                    if others(near[h, q : q + width], True):
                         _leave(points, scale, memory, h, q, width)
             first, last = 0, len(sums)
             while first < last:

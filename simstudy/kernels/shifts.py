@@ -64,8 +64,9 @@ def scale_of(logits: str, bandwidth: float, real: np.dtype) -> SoftmaxScale:
 
 @inlined
 def _largest_norm(keys, row):
-    # Return max_i |k_i|, using the memory of one row.
-    square = row.dtype.type(0)
+    # Return max_i |k_i|, using the memory of one row; NaN if a key is not finite, for which no shift is to be known: of
+    # NaN, `exp2` excludes those with a payload.
+    square = total = row.dtype.type(0)
     for start in range(0, keys.shape[1], TILE):
         size = min(TILE, keys.shape[1] - start)
         squares = row[:size]
@@ -80,8 +81,10 @@ def _largest_norm(keys, row):
             x = keys[k, start:stop]
             for i in range(size):
                 squares[i] += x[i] * x[i]
+        for i in range(size):
+            total += squares[i]
         square = max(square, highest_of(row, size))
-    return np.sqrt(square)
+    return np.sqrt(square) + 0 * total
 
 
 @inlined

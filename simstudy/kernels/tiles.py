@@ -7,7 +7,7 @@ holds few such rows.
 
 import numpy as np
 
-from simstudy.kernels.jit import inlined
+from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.vectors import at_least, lanes_of, load, spread, store, store_four
 
 # Index legend: i key, k dimension of a head, h and g head.
@@ -29,9 +29,18 @@ def padded(size):
 def largest_of(variances):
     """Return the largest variance, 0 if there is none."""
     largest = variances[0] if variances.size else variances.dtype.type(0)
-    for i in range(variances.size):
+    for i in range(variances.size if others(variances, largest) else 0):
         largest = max(largest, variances[i])
     return largest
+
+
+@inlined
+def others(numbers, than):
+    """Return how many numbers are not a given one; counted for as many at once as a vector holds."""
+    found = 0
+    for i in range(numbers.size):
+        found += numbers[i] != than
+    return found
 
 
 @inlined
@@ -155,14 +164,21 @@ def fill_closeness(keys, start, size, query, distance, closeness):
                 closeness[i] += x[i] * a
 
 
+@kernel
+def set_closeness(keys, points, distance, closeness):
+    """Set closeness (Q, H, n) of keys (H, p, n) at queries (Q, H, p) as `fill_closeness` does."""
+    for q in range(len(points)):
+        for h in range(len(keys)):
+            fill_closeness(keys[h], 0, keys.shape[2], points[q, h], distance, closeness[q, h])
+
+
 @inlined
 def relative_sums_kept(exp2, closest, scale, values, noise, size, row):
     """As `weighted_sums` that keeps them, with w_i = exp2(rate (row_i − closest)) of closeness in the row."""
     mass = total = values.dtype.type(0)
     for i in range(size):
         t = scale.rate * (row[i] - closest)
-        w = exp2(t, scale.low, scale.magic)
-        w = w if not t < scale.low else w * 0
+        w = exp2(t, scale.low, scale.magic) if t >= scale.low else (scale.low if t < scale.low else t) * 0
         mass += w
         total += w * values[i]
         row[i] = w * noise[i]

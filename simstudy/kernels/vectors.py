@@ -146,15 +146,16 @@ def where(_context, flags, offset, vector, other):  # type: ignore[no-untyped-de
 
 
 @_operation
-def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
-    """Numbers whose sign and exponent are the lowest bits of those given, and whose mantissa is 1."""
+def times_power(_context, vector, powers):  # type: ignore[no-untyped-def]
+    """Numbers times 2 to what the lowest bits of others count: exact, if all are normal, or NaN without a payload."""
     size, bits = vector.dtype.bitwidth, ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.code.count)
     width = ir.Constant(bits, [{32: 23, 64: 52}[size]] * bits.count)
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.bitcast(builder.shl(builder.bitcast(arguments[0], bits), width), vector.code)
+        number, power = (builder.bitcast(each, bits) for each in arguments)
+        return builder.bitcast(builder.add(number, builder.shl(power, width)), vector.code)
 
-    return vector(vector), generate
+    return vector(vector, powers), generate
 
 
 def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:

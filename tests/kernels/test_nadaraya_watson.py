@@ -140,7 +140,7 @@ def test_replicates__do_not_depend_on_grouping(own_queries, logits, precision):
 @PRECISIONS
 @LOGITS
 @pytest.mark.parametrize("place", [0, 500, 1023, 1024, 1499])
-@pytest.mark.parametrize("nan", [np.nan, -np.nan])
+@pytest.mark.parametrize("nan", [np.nan, -np.nan, np.uint64(2**63 - 1).view(float)], ids=["NaN", "-NaN", "payload"])
 def test_nan__stays_in_its_replicate_and_head(nan, place, logits, precision):
     given = problem((3, 2, 3, 2, 1500), logits, precision)
     given.keys[1, 2, 1, place] = nan
