@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-
-
 Visible = NDArray[np.bool_] | None
 """Keys that each query sees (q, i); all without."""
 
@@ -27,14 +25,15 @@ class MultiHeadAttention(NamedTuple):
 
 def attention(queries: Array, keys: Array, values: Array, temperature: float, visible: Visible = None) -> Array:
     """Scaled dot-product attention (Vaswani et al. 2017), (r, q, h) or (r, q, h, j), of keys (r, h, k, i)."""
-    logits = np.einsum("rqhk,rhki->rqhi", np.broadcast_to(queries, (len(keys), *queries.shape[1:])), keys) / temperature
-    return np.einsum("rqhi,ri...->rqh...", _softmax(logits, visible), values)
+    weights = _softmax(queries.swapaxes(1, 2) @ keys / temperature, visible)
+    heads = (weights @ values.reshape(len(values), 1, keys.shape[3], -1)).swapaxes(1, 2)
+    return heads.reshape(*heads.shape[:3], *values.shape[2:])
 
 
 def _softmax(logits: Array, visible: Visible) -> Array:
-    """Weights of logits (r, q, h, i)."""
+    """Weights of logits (r, h, q, i)."""
     if visible is not None:
-        logits = np.where(visible[:, None, :], logits, -np.inf)
+        logits = np.where(visible, logits, -np.inf)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)
 
@@ -56,11 +55,8 @@ def multi_head_attention(
     weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float, visible: Visible = None
 ) -> Array:
     """Concatenate the heads and project them, for each replicate, (r, q)."""
-    q = np.einsum("qj,hjk->qhk", points, weights.query)
-    k = np.einsum("rij,hjk->rihk", tokens, weights.key)
-    v = np.einsum("rij,hjk->rihk", tokens, weights.value)
-    logits = np.einsum("qhk,rihk->rqhi", q, k) / temperature
-    heads = np.einsum("rqhi,rihk->rqhk", _softmax(logits, visible), v)
+    q, k, v = points @ weights.query, tokens[:, None] @ weights.key, tokens[:, None] @ weights.value
+    heads = (_softmax(q @ k.mT / temperature, visible) @ v).swapaxes(1, 2)
     return heads.reshape(*heads.shape[:2], -1) @ weights.output.reshape(-1)
 
 

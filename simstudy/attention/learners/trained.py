@@ -19,6 +19,8 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import TrainedLearner
 from simstudy.kernels import nw_moments, project
 
+_WEIGHTS = 1 << 17  # of the replicates that are trained together, for the second-level cache
+
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.
 
 
@@ -29,8 +31,10 @@ def trained_heads(learner: TrainedLearner, cell: Cell, shared: SharedData) -> Me
     keys, outcomes = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
     start = key_projections(cell, shared.first, shared.count)
     starts = np.broadcast_to(start, (shared.count, *start.shape[-3:]))
-    fits = [train(learner, cell.bandwidth, x.T, y, w) for x, y, w in zip(keys, outcomes, starts, strict=True)]
-    trained, values = np.stack([w for w, _ in fits]), n_heads * np.stack([v for _, v in fits])
+    n_parts = min(shared.count, -(-shared.count * n_heads * cell.data.n_keys**2 // _WEIGHTS))
+    parts = (np.array_split(each, n_parts) for each in (keys.mT, outcomes, starts))
+    fits = [train(learner, cell.bandwidth, *part) for part in zip(*parts, strict=True)]
+    trained, values = np.concatenate([w for w, _ in fits]), n_heads * np.concatenate([v for _, v in fits])
     points = np.ascontiguousarray(np.broadcast_to(points, (shared.count, *points.shape)))
     queries = np.asarray(project(points, trained)).transpose(0, 3, 1, 2)
     projected = np.asarray(project(keys, trained))
@@ -42,61 +46,61 @@ def trained_heads(learner: TrainedLearner, cell: Cell, shared: SharedData) -> Me
 
 
 def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, projections: Array) -> tuple[Array, Array]:
-    """Return the projections (h, d, p) after training on pairs x (i, d), y (i,), and the values (h, j)."""
+    """Return the projections (…, h, d, p) after training on pairs x (…, i, d), y (…, i), and the values (…, h, j)."""
     w, tokens = projections.copy(), tokens_of(learner.learned, x, y)
     for step in range(learner.steps):
         gradient = loss_and_gradient(x, y, w, bandwidth, tokens, learner.decay)[1]
-        turning = gradient - w @ (w.swapaxes(1, 2) @ gradient)
-        length = np.linalg.norm(turning)
-        if length == 0.0:
-            break
-        w = orthonormal(w - learner.rate * (1 - step / learner.steps) / length * turning)
-    return w, fitted_values(_leave_one_out_weights(x @ w, bandwidth), y, tokens, learner.decay)[0]
+        turning = gradient - w @ (w.mT @ gradient)
+        length = np.sqrt(np.square(turning).sum(axis=(-3, -2, -1), keepdims=True))
+        turned = w - learner.rate * (1 - step / learner.steps) / np.where(length, length, 1.0) * turning
+        w = np.where(length, orthonormal(turned), w)
+    return w, fitted_values(_leave_one_out_weights(x[..., None, :, :] @ w, bandwidth), y, tokens, learner.decay)[0]
 
 
 def tokens_of(learned: str, x: Array, y: Array) -> Array:
-    """Tokens that learned values are linear in: (k, j), none of them under the frozen average."""
-    centred = (y - y.mean())[None]
-    return {"projections": centred[:0], "output": centred, "values": np.concatenate([centred, x.T])}[learned]
+    """Tokens that learned values are linear in: (…, k, j), none of them under the frozen average."""
+    centred = (y - y.mean(axis=-1, keepdims=True))[..., None, :]
+    both = np.concatenate([centred, x.mT], axis=-2)
+    return {"projections": centred[..., :0, :], "output": centred, "values": both}[learned]
 
 
-def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tuple[Array, float]:
-    """Return the values (h, j) of least loss for weights (h, i, j), and the penalty of their coefficients."""
-    n_heads, n_tokens = len(weights), len(tokens)
+def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tuple[Array, Array]:
+    """Return the values (…, h, j) of least loss for weights (…, h, i, j), and the penalty of their coefficients."""
+    (*before, n_heads, n_pairs, _), n_tokens = weights.shape, tokens.shape[-2]
     if n_tokens == 0:
-        return np.broadcast_to(y / n_heads, (n_heads, len(y))), 0.0
-    read = (weights @ tokens.T).swapaxes(0, 1).reshape(len(y), n_heads * n_tokens)
-    gram = read.T @ read / len(y) + decay * np.eye(n_heads * n_tokens)
-    coefficients = np.linalg.solve(gram, read.T @ (y - y.mean()) / len(y))
-    values = y.mean() / n_heads + coefficients.reshape(n_heads, n_tokens) @ tokens
-    return values, decay * float(coefficients @ coefficients)
+        return np.broadcast_to(y[..., None, :] / n_heads, (*before, n_heads, n_pairs)), np.zeros(before)
+    read = np.moveaxis(weights @ tokens.mT[..., None, :, :], -3, -2).reshape(*before, n_pairs, n_heads * n_tokens)
+    gram = read.mT @ read / n_pairs + decay * np.eye(n_heads * n_tokens)
+    mean = y.mean(axis=-1, keepdims=True)
+    coefficients = np.linalg.solve(gram, read.mT @ (y - mean)[..., None] / n_pairs)[..., 0]
+    values = mean[..., None] / n_heads + coefficients.reshape(*before, n_heads, n_tokens) @ tokens
+    return values, decay * np.square(coefficients).sum(axis=-1)
 
 
 def loss_and_gradient(
     x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float
-) -> tuple[float, Array]:
-    """Leave-one-out mean squared error of heads with values of least loss, with its penalty, and gradient (h, d, p)."""
-    z = x @ w
+) -> tuple[Array, Array]:
+    """Leave-one-out mean squared error of heads with values of least loss, with its penalty; gradient (…, h, d, p)."""
+    z = x[..., None, :, :] @ w
     weights = _leave_one_out_weights(z, bandwidth)
     values, penalty = fitted_values(weights, y, tokens, decay)
-    v = values[:, :, None]
+    v = values[..., None]
     f = weights @ v
-    residual = f.sum(axis=0) - y[:, None]
-    slope = (2.0 / len(y)) * residual
+    residual = f.sum(axis=-3, keepdims=True) - y[..., None, :, None]
+    slope = (2.0 / y.shape[-1]) * residual
     # Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ is the quadratic form of a graph with the weights c + cᵀ, rows of c sum to 0,
     # and c, which is a product of w and vectors, is never formed.
     rows = slope * (weights @ (v * z) - f * (weights @ z))
-    turned = weights.swapaxes(1, 2)
-    masses = v * (turned @ slope) - turned @ (slope * f)
-    columns = v * (turned @ (slope * z)) - turned @ (slope * f * z)
+    masses = v * (weights.mT @ slope) - weights.mT @ (slope * f)
+    columns = v * (weights.mT @ (slope * z)) - weights.mT @ (slope * f * z)
     spread = masses * z - rows - columns
-    return float((residual**2).mean()) + penalty, -(x.T @ spread) / bandwidth**2
+    return np.square(residual).mean(axis=(-3, -2, -1)) + penalty, -(x.mT[..., None, :, :] @ spread) / bandwidth**2
 
 
 def _leave_one_out_weights(z: Array, bandwidth: float) -> Array:
-    """Weights (h, i, j) of projected pairs z (h, i, p) on one another, 0 on themselves."""
+    """Weights (…, h, i, j) of projected pairs z (…, h, i, p) on one another, 0 on themselves."""
     z = z / bandwidth
     # What depends on i alone leaves weights as they are.
-    weights = z @ z.swapaxes(1, 2) - 0.5 * (z * z).sum(axis=2)[:, None, :]
-    weights[:, range(z.shape[1]), range(z.shape[1])] = -np.inf
+    weights = z @ z.mT - 0.5 * np.square(z).sum(axis=-1)[..., None, :]
+    np.einsum("...ii->...i", weights)[:] = -np.inf
     return softmax(weights)
