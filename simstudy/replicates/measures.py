@@ -134,9 +134,9 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
         }
         own = average.bias_product.mean(axis=(-2, -1)) + variance / n_heads
         values |= {name: _ratio(own + (1.0 - share) * c, direct) - 1.0 for name, c in taken.items()}
-        values["equivalent_heads"] = _ratio(variance - between, ensemble_variance - between)
-        of_heads = values["mean_squared_bias"] + values["mean_variance"]
-        values["ambiguity_gap"] = _ratio(of_heads - values["ambiguity"], direct) - 1.0
+        differing = np.where(abs(variance - between) > SINGULAR * variance, variance - between, np.nan)
+        values["equivalent_heads"] = _ratio(differing, ensemble_variance - between)
+        values["ambiguity_gap"] = _ratio(values["mean_squared_bias"] + variance - values["ambiguity"], direct) - 1.0
     return values | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, *outputs], axis=-1),
