@@ -13,6 +13,7 @@ from builders import minimal_cell
 
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.kernels import nw_moments, project
+from simstudy.kernels.jit import aligned
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,12 @@ class Arrays:
 
 def draw(size: Size, seed: int = 0) -> Arrays:
     rng = np.random.default_rng(seed)
-    frames = [np.linalg.qr(rng.standard_normal((size.features, size.p)))[0] for _ in range(size.heads)]
-    keys = rng.standard_normal((size.replicates, size.features, size.keys), dtype=np.float32)
+    columns = np.linalg.qr(rng.standard_normal((size.heads, size.features, size.p)))[0].mT.copy().mT  # side by side
+    keys = aligned((size.replicates, size.features, size.keys), size.dtype)  # from a cache line on, as in batches
+    keys[:] = rng.standard_normal(keys.shape, dtype=np.float32)
     values = target(keys) + 0.5 * rng.standard_normal(keys[:, 0].shape)
     points = rng.standard_normal((size.queries, size.features))
-    # Columns side by side, as the package hands them on.
-    columns = np.swapaxes([frame.T for frame in frames], 1, 2)
-    return Arrays(*(a.astype(size.dtype) for a in (keys, values, columns, points)), size.bandwidth, size.logits)
+    return Arrays(*(np.asarray(a, size.dtype) for a in (keys, values, columns, points)), size.bandwidth, size.logits)
 
 
 def target(keys: np.ndarray) -> np.ndarray:
