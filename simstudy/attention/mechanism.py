@@ -81,7 +81,7 @@ def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normalis
     # One replicate at a time, so that its bits do not depend on the others.
     for r in range(n_replicates):
         keys = np.ascontiguousarray(inputs.keys[r], np.float64)
-        points = (inputs.queries[r] if inputs.queries.ndim == 4 else inputs.queries).astype(np.float64)
+        points = (inputs.queries[r] if inputs.queries.ndim == 4 else inputs.queries).astype(np.float64, "C")
         for first in range(0, means.shape[1], step):
             part = slice(first, first + step)
             scores = np.empty((len(points[part]), n_heads, n_keys))
