@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Guess: pygam's `sample` of responses from a fitted `GammaGAM` or `InvGaussGAM` spreads as the data do, and `AIC` is that of the fit.
 # Found (pygam 0.12.0, scipy 1.16.3, numpy 2.4.6): neither holds.  `scale` is estimated as the root of the dispersion, and is then taken for the
-# dispersion itself.  Gamma data that spread by 10 % of their means are drawn with 31 %, by 32 % with 56 %, by 200 % with 141 %: only 100 %
+# dispersion itself.  Gamma data that spread by 10 % of their means are drawn with 31 %, by 32 % with 57 %, by 212 % with 148 %: only 100 %
 # is right.  Inverse Gaussian draws take it for the precision: they spread 32 times as much as data with dispersion 0.01.  Gamma's log-likelihood
 # is that at the wrong dispersion, 0.7 less per row at 10 %, so that AIC prefers a normal model by 2800 to the gamma model from which the data
 # come, and by hand the gamma model by 29.  `LinearGAM`'s draws and AIC are as by hand.  There is no warning.
 # Documented: `scale` is "scale/standard deviation of the distribution"; draws are from the fitted distribution.  Known: reports on weights and
-# on the inverse Gaussian density; none on draws or on gamma.
+# on the inverse Gaussian density, none on draws or on gamma; another says that `scale` was the dispersion itself in 0.9.1.
 # Why it matters: replicates drawn from a fitted model have the wrong noise, and all that is computed from them.
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
