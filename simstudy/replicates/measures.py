@@ -22,7 +22,7 @@ Means = tuple[Array, Array, Array]
 NUMBERS = np.ones((1, 1))
 """Overlap of heads whose values are numbers: as it is, `simstudy.data.heads.overlap`, of those that share a map."""
 SINGULAR = 1e-12
-"""Share of its variance that a head has of its own at least, for its correlations with others to have an inverse."""
+"""Share of its squared error that a head has of its own at least; less is the rounding of differences."""
 
 # Index legend: c case, q query, h and g heads.
 
@@ -122,8 +122,8 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     outputs = (1.0 - values["correlation"][:, None], spectral, -likeness)
     # Squared multiple correlation of a head with the others; of heads that agree rounding would decide on an inverse.
     blank |= n_heads == 1
-    regular = np.where(blank[:, None, None], identity, correlation) + SINGULAR * identity
-    inverse = np.diagonal(np.linalg.inv(regular), axis1=-2, axis2=-1)
+    regular = correlation + np.where(identity, SINGULAR * _ratio(average.second, covariance), 0.0)
+    inverse = np.diagonal(np.linalg.inv(np.where(blank[:, None, None], identity, regular)), axis1=-2, axis2=-1)
     if "direct_mse" in names:
         # Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads.
         between, direct, share = values["mean_covariance"], values["direct_mse"], 1.0 / n_heads
@@ -134,7 +134,7 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
         }
         own = average.bias_product.mean(axis=(-2, -1)) + variance / n_heads
         values |= {name: _ratio(own + (1.0 - share) * c, direct) - 1.0 for name, c in taken.items()}
-        differing = np.where(abs(variance - between) > SINGULAR * variance, variance - between, np.nan)
+        differing = np.where(abs(variance - between) > SINGULAR * error, variance - between, np.nan)
         values["equivalent_heads"] = _ratio(differing, ensemble_variance - between)
         values["ambiguity_gap"] = _ratio(values["mean_squared_bias"] + variance - values["ambiguity"], direct) - 1.0
     return values | {
