@@ -27,8 +27,7 @@ def members(cell, first=0, count=3):
 
 def naive_loss(x, y, w, b, learned):
     """Head by head, pair by pair; what is linear is found by least squares of the data below rows for the decay."""
-    n, mean = len(y), y.mean()
-    read = []
+    n, mean, read = len(y), y.mean(), []
     for i in range(n):
         others, row = [j for j in range(n) if j != i], []
         for head in w:
@@ -60,8 +59,7 @@ def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with_err
     shape = {"n_heads": 2, "head_dim": 1, "arrangement": "haar", "n_features": 3, "n_keys": 20, "queries": QUERIES}
     cell = minimal_cell(learner={"kind": "trained", "steps": 2, "learned": "values"}, **shape, **DRAWN)
     shared = SharedData(cell, 0, 1)
-    x = shared.keys(20)[0].T.astype(float)
-    y = shared.values(cell)[0].astype(float)
+    x, y = (each[0].T.astype(float) for each in (shared.keys(20), shared.values(cell)))
     w, values = train(cell.estimator.learner, cell.bandwidth, x, y, key_projections(cell))
     for q, point in enumerate(query_points(cell)):
         weights = np.exp(-(((x - point) @ w)[:, :, 0] ** 2) / (2 * cell.bandwidth**2))
@@ -71,16 +69,20 @@ def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with_err
         learner={"kind": "trained", "steps": 40}, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=60,
         regression={"kind": "ridge", "amplitude": 3.0}, noise_sd=0.1, bandwidth=0.4, **DRAWN,
     )  # fmt: skip
-    shared = SharedData(cell, 0, 4)
-    start = key_projections(cell)
+    shared, start = SharedData(cell, 0, 4), key_projections(cell)
     for x, y in zip(shared.keys(60), shared.values(cell), strict=True):
-        w, _ = train(cell.estimator.learner, cell.bandwidth, x.T, y, start)
+        w, alone = train(cell.estimator.learner, cell.bandwidth, x.T, y, start)[0], tokens_of("projections", x.T, y)
         np.testing.assert_allclose(w.swapaxes(1, 2) @ w, np.ones((2, 1, 1)), atol=1e-12)
-        alone = tokens_of("projections", x.T, y)
         before, after = (loss_and_gradient(x.T, y, heads, 0.4, alone, 0.0)[0] for heads in (start, w))
-        assert after < 0.5 * before
-        assert np.abs(w[:, 0, 0]).min() > 0.9  # the direction of the ridge is found
+        assert after < 0.5 * before and np.abs(w[:, 0, 0]).min() > 0.9  # the direction of the ridge is found
     assert members(cell).indices.shape[0] == 3
+
+
+def test_least_squares_of_many_features__are_those_of_one_replicate_at_a_time(monkeypatch):
+    held, solve, learner = [], np.linalg.solve, {"kind": "trained", "steps": 0, "learned": "values"}
+    monkeypatch.setattr(np.linalg, "solve", lambda a, b: held.append(len(a)) or solve(a, b))
+    members(minimal_cell(learner=learner, n_heads=4, n_features=99, **DRAWN))
+    assert held == [1, 1, 1]
 
 
 FOREST = {"kind": "random_forest", "max_features": 2, "min_leaf": 1}
@@ -153,8 +155,7 @@ def test_fixed_weights__by_hand(combination, expected):
 
 
 def test_fitted_weights__are_those_that_made_the_outcomes_and_tend_to_the_optimal_ones_as_validation_grows():
-    outputs = np.random.default_rng(2).normal(size=(50, 3))
-    truth = np.array([0.6, 0.4, 0.0])
+    outputs, truth = np.random.default_rng(2).normal(size=(50, 3)), np.array([0.6, 0.4, 0.0])
     for within in ("affine", "simplex", "unconstrained"):
         np.testing.assert_allclose(fit_weights(within, outputs, outputs @ truth), truth, atol=1e-7)
     # Combinations share stored batches unless they enter a replicate.
@@ -164,8 +165,7 @@ def test_fitted_weights__are_those_that_made_the_outcomes_and_tend_to_the_optima
     ways = [*({"kind": "fitted", "n_validation": n} for n in (6, 2000)), {"kind": "optimal"}]
     base = {"regression": RIDGE, "queries": {"kind": "gaussian", "count": 5}, "n_heads": 3, **DRAWN}
     few, many, best = (estimated(minimal_cell(combination=way | {"within": "affine"}, **base), 4) for way in ways)
-    errors = [float(result.estimate["mse"]) for result in (few, many, best)]
-    margin = 4 * float(many.mcse["mse"])
+    errors, margin = [each.estimate["mse"] for each in (few, many, best)], 4 * many.mcse["mse"]
     assert errors[0] > errors[1] + margin
     # In each replicate the best weights for that replicate: better than one set of weights for all.
     assert errors[1] < errors[2] + margin

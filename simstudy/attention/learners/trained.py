@@ -19,7 +19,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import TrainedLearner
 from simstudy.kernels import nw_moments, project
 
-_WEIGHTS = 1 << 17  # of the replicates that are trained together, for the second-level cache
+_NUMBERS = 1 << 17  # weights, or Gram matrices, of replicates that are trained together: for the second-level cache
 
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.
 
@@ -31,7 +31,8 @@ def trained_heads(learner: TrainedLearner, cell: Cell, shared: SharedData) -> Me
     keys, outcomes = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
     start = key_projections(cell, shared.first, shared.count)
     starts = np.broadcast_to(start, (shared.count, *start.shape[-3:]))
-    n_parts = min(shared.count, -(-shared.count * n_heads * cell.data.n_keys**2 // _WEIGHTS))
+    largest = n_heads * max(cell.data.n_keys**2, n_heads * (1 + keys.shape[1]) ** 2 * (learner.learned == "values"))
+    n_parts = min(shared.count, -(-shared.count * largest // _NUMBERS))
     parts = (np.array_split(each, n_parts) for each in (keys.mT, outcomes, starts))
     fits = [train(learner, cell.bandwidth, *part) for part in zip(*parts, strict=True)]
     trained, values = np.concatenate([w for w, _ in fits]), n_heads * np.concatenate([v for _, v in fits])
@@ -59,9 +60,8 @@ def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, project
 
 def tokens_of(learned: str, x: Array, y: Array) -> Array:
     """Tokens that learned values are linear in: (…, k, j), none of them under the frozen average."""
-    centred = (y - y.mean(axis=-1, keepdims=True))[..., None, :]
-    both = np.concatenate([centred, x.mT], axis=-2)
-    return {"projections": centred[..., :0, :], "output": centred, "values": both}[learned]
+    both = np.concatenate([(y - y.mean(axis=-1, keepdims=True))[..., None, :], x.mT], axis=-2)
+    return both[..., : {"projections": 0, "output": 1, "values": None}[learned], :]
 
 
 def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tuple[Array, Array]:
