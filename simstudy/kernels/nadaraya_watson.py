@@ -34,7 +34,7 @@ def nw_moments(
     Of keys (R, H, p, n), whose precision is that of the computation, values (R, n), variances (R, n) or None, queries
     (Q, H, p) or (G, Q, H, p), a bandwidth b > 0 and logits −|·|²/(2b²) or (·)/b².  The covariance (R, Q, H, H) is None
     without variances, the logarithm if not asked for.  Of ``visible`` (Q, n) each query sees the keys that are true, as
-    if there were no others.  All are NaN where a key is NaN or no logit is finite.  The bits
+    if there were no others; values of all are finite.  All are NaN where a key is NaN or no logit is finite.  The bits
     for one replicate do not depend on the others.
     """
     given = projected_keys, values, variances, projected_queries
