@@ -31,13 +31,13 @@ def _exp2(powers, real, bits, mantissa):
         """2^(t + s) where magic = MAGIC + s for a whole number s; error below 2e-7 or 4e-16 relative, without a branch.
 
         t counts as ``lowest`` if it is below, and must not be above 127 − s; s + lowest must be −126 at least; in
-        float64 1023 and −1022.  NaN for NaN.
+        float64 1023 and −1022.  NaN for NaN, if it has no payload.
         """
         # A comparison with NaN is false, so NaN passes.
         u = lowest if t < lowest else t
         m = u + magic
         f = u - (m - magic)
-        # Added to the exponent, as there are more units for it than for products; NaN stays if it has no payload.
+        # Added to the exponent, as processors have more units for it than for products.
         return bits(real(polynomial(powers, f)).view(bits) + (real(m).view(bits) << mantissa)).view(real)
 
     return exp2

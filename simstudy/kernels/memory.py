@@ -28,7 +28,7 @@ class Memory(NamedTuple):
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
     # For vectors of queries.
-    raw: np.ndarray  # as laid, of keys as they are
+    raw: np.ndarray  # as laid, of keys as they are, but for payloads of NaN
     references: np.ndarray  # (vector of queries, head, lane) closeness that weights are relative to
     closest: np.ndarray  # (lane) largest closeness of a strip
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
