@@ -161,14 +161,14 @@ class OwnFiles:
         except (Exception, SystemExit) as error:
             raise UserError(f"{code.place}: {function} raises {type(error).__name__}: {error}") from None
 
-    def code(self, name: str, functions: Iterable[Any], builtin: Iterable[str] = ()) -> Code:
+    def code(self, name: str, functions: Iterable[Any]) -> Code:
         """Return the code of a file, which defines these functions as far as that shows without running it."""
         path = self.folder / name
         text = self._text(path, str(path)) if self._functions is None else self._functions
         by_value = BY_VALUE.get(text, {})  # code of this very process needs no trust
         code = Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
         for each in functions:
-            if each not in (known := [*code.functions, *builtin]):
+            if each not in (known := [*code.functions]):
                 raise UserError(f"{path}: defines no function {each!r}; known are {', '.join(known) or 'none'}")
         return code
 

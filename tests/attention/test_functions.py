@@ -405,6 +405,7 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     for old, new, said in (
         ("scale = [1.0, 2.0]", "speed = [1.0]", "grids.scales.factors.speed.0. = 1.0: is taken by no function"),
         ('method = "square"', 'method = "sqare"', "defines no function 'sqare'; known are square, mean_square"),
+        ('method = "square"', 'method = "coverage"', "defines no function 'coverage'; known are square, mean_square"),
         ('"mean_square", scale', '"mean_sqare", scale', "claims.value.value: .* defines no function 'mean_sqare'"),
         ("scale**2", "str(scale)", "claims.value.value: .*functions.py: mean_square raises TypeError: unsupported"),
         ('"mean_square", scale', '["mean_square"], scale', r"claims.value.value: .* no function \['mean_square'\]"),

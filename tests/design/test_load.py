@@ -37,10 +37,9 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     assert quick.cells[0].precision.min_replicates == full.cells[0].precision.min_replicates
     assert "no such profile" in mistakes(tmp_path, DESIGN, "ful")
     # A mistake in another profile is that of the other.
-    spoilt = edited(DESIGN, "max_replicates = 1024", "max_replicates = 10")
-    assert len(loaded(tmp_path, spoilt).cells) == 6
-    said = "profiles.full.precision.max_replicates = 10: below min_replicates = 64"
-    assert said in mistakes(tmp_path, spoilt, "full")
+    bad = edited(DESIGN, "max_replicates = 1024", "max_replicates = 10")
+    assert len(loaded(tmp_path, bad).cells) == 6
+    assert "profiles.full.precision.max_replicates = 10: below min_replicates = 64" in mistakes(tmp_path, bad, "full")
 
 
 @pytest.mark.parametrize("old, new, entry, remedy", [

@@ -93,8 +93,6 @@ class NumericalError(UserError, ArithmeticError):
 class OwnCode(Choice):
     """A setting that rests on functions of the user's own Python file at ``path``, relative to the design."""
 
-    builtin: ClassVar[tuple[str, ...]] = ()  # names that may stand for a function and need none
-
     path: Path
     code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] = Code("")  # until the file is read
 
@@ -102,15 +100,18 @@ class OwnCode(Choice):
     def _read(self, info: ValidationInfo) -> Self:
         if info.context is not None:
             try:
-                self.__dict__["code"] = info.context.code(self.path, self.uses_functions, self.builtin)
+                self.__dict__["code"] = info.context.code(self.path, self.uses_functions)
             except UserError as error:
                 raise refusal(str(error), "unread") from None
         return self
 
     @property
     def uses_functions(self) -> tuple[str, ...]:
-        """Functions of the file that it calls."""
-        raise NotImplementedError
+        """Functions of the file that it calls: those that entries name, and measures that the file defines."""
+        entries = ("name", "process", "method", "exact_theory", "leading_theory")
+        named = filter(None, (getattr(self, each, None) for each in entries))
+        own = (name for name in getattr(self, "measures", ()) if name in self.code.functions and name not in KNOWN)
+        return tuple(dict.fromkeys((*named, *own)))
 
     def refuse(self, fault: str) -> NoReturn:
         """Raise the error that names the file and its fault."""
@@ -153,11 +154,6 @@ class OwnFunction(OwnCode, kind="own"):
     """
 
     name: Identifier
-
-    @property
-    def uses_functions(self) -> tuple[str, ...]:
-        """The function."""
-        return (self.name,)
 
     def call(self, shape: tuple[int, ...], array: NDArray) -> NDArray[np.float64]:
         """Return the numbers of this shape that the function gives for an array, which it cannot change."""
@@ -264,13 +260,6 @@ class Functions(OwnCode):
         """Parameters that process, method or a measure takes: others mean nothing here."""
         names = {name for each in self.uses_functions for name in self._takes(each)} | {"truth"}
         return {name: value for name, value in self.parameters.items() if name in names}
-
-    @property
-    def uses_functions(self) -> tuple[str, ...]:
-        """Process, method, theory, and measures that are functions of the file."""
-        named = (self.process, self.method, self.exact_theory, self.leading_theory)
-        own = (name for name in self.measures if name in self.code.functions and name not in KNOWN)
-        return tuple(dict.fromkeys((*filter(None, named), *own)))
 
     def impossibilities(self) -> Iterator[tuple[str, str]]:
         """Yield names of settings, and what to do, where functions do not give what is stated."""
