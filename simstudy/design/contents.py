@@ -86,7 +86,7 @@ def _read_rows(path: Path, cell: Cell) -> Rows:
     else:
         table = _columns(path.suffix.lower(), read_regular(path, MAX_DATA_BYTES))
     names = keys.columns or tuple(name for name in table if name != keys.response)
-    if unknown := [name for name in filter(None, (*names, keys.response)) if name not in table]:
+    if unknown := [name for name in (*names, keys.response) if name not in {*table, None}]:
         known = f"but {', '.join(table)}; name one, or separate columns by commas"
         raise UserError(f"the data have no column {unknown[0]!r}, {known}")
     if keys.response in names or len(set(names)) < len(names) or not names:
