@@ -13,7 +13,7 @@ import numpy as np
 
 from simstudy.data import heads, regression
 from simstudy.design.settings.cell import Array, Cell, Data
-from simstudy.design.settings.choices import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, StudentKeys
+from simstudy.design.settings.choices import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, Student
 
 
 class Span(NamedTuple):
@@ -33,7 +33,7 @@ def n_coordinates(cell: Cell) -> int | None:
     if not (few and whole) or estimator.combination.kind in ("product", "fitted"):
         return None
     known = directions_of(cell.data)
-    if not (known and isinstance(cell.data.key_distribution, GaussianKeys | StudentKeys | AutoregressiveKeys)):
+    if not (known and isinstance(cell.data.key_distribution, GaussianKeys | Student | AutoregressiveKeys)):
         return 0
     n = n_heads * cell.n_queries + known[0].shape[1]
     return n if n < min(d, n_heads * p) else 0

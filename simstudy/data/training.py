@@ -41,7 +41,7 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
             for j in range(n_features):
                 square += z[:, j] * z[:, j]
             z *= (keys.radius / np.sqrt(square))[:, None]
-        case choices.StudentKeys():
+        case choices.Student():
             # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
             z *= np.sqrt((keys.df - 2.0) / (2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))))
         case choices.MixtureKeys():
@@ -86,7 +86,7 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     Computation 62).  As U is 2^-33 at least, 1 % of its variance is lacking in the far tail at df = 2.5, 0.05 % at 3.
     """
     noise, n = cell.data.noise, cell.data.n_keys
-    if isinstance(noise, choices.StudentNoise):
+    if isinstance(noise, choices.Student):
         u = uniforms(cell.data_id, Role.NOISE, first, count, n, 2)
         radius = np.sqrt((noise.df - 2.0) * np.expm1(np.log(u[:, 0]) * (-2.0 / noise.df)))
         return (radius * wave("cos", 2.0 * np.pi * u[:, 1])).astype(cell.simulation.dtype)

@@ -107,7 +107,7 @@ def test_only_invalid_queries_are_blank_the_reason_names_them_and_effective_size
 
 
 REDRAWN = make_cell().heads.model_copy(update={"arrangement": "haar_redrawn"})
-OTHER_KEYS = s.SphereKeys(kind="sphere"), s.StudentKeys(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")
+OTHER_KEYS = s.SphereKeys(kind="sphere"), s.Student(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")
 
 
 @pytest.mark.parametrize("method, cell, said", [

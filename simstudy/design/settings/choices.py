@@ -9,8 +9,6 @@ from simstudy.design.settings.functions import OwnFunction
 from simstudy.design.settings.records import Choice, Count, NonNegative, Positive, Real, Vector, tagged_union
 
 KINDS = tagged_union()
-DegreesOfFreedom = Annotated[float, Field(gt=2, le=records.LARGEST, allow_inf_nan=False)]
-"""Of a Student distribution that has a variance."""
 Power = Annotated[int, Field(ge=1, le=10_000, title="power | r")]
 _OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
 
@@ -29,10 +27,10 @@ class SphereKeys(Choice, kind="sphere"):
     radius: Positive = 1.0
 
 
-class StudentKeys(Choice, kind="student_t"):
-    """Multivariate Student-t keys, scaled to identity covariance."""
+class Student(Choice, kind="student_t"):
+    """Student's t of variance 1: multivariate keys of identity covariance, or heavy-tailed noise ε = σ·t/sd(t)."""
 
-    df: DegreesOfFreedom
+    df: float = Field(gt=2, le=records.LARGEST, allow_inf_nan=False)  # it has a variance
 
 
 class MixtureKeys(Choice, kind="mixture"):
@@ -65,12 +63,6 @@ class FileKeys(Choice, kind="file"):
 
 class GaussianNoise(Choice, kind="gaussian"):
     """ε ~ N(0, σ²)."""
-
-
-class StudentNoise(Choice, kind="student_t"):
-    """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
-
-    df: DegreesOfFreedom
 
 
 class HeteroscedasticNoise(Choice, kind="heteroscedastic"):
@@ -274,22 +266,19 @@ class RateBandwidth(Choice, kind="rate"):
     constant: Positive = 1.0
 
 
-class _LengthRule(Choice):
-    """b = value/√g: logits grow by the factor g from n₀ = tuned_at keys, where g = 1, to n keys."""
+class YarnBandwidth(Choice, kind="yarn"):
+    """b = value/(rate·ln(n/tuned_at) + 1) above tuned_at keys, and value up to them: YaRN (Peng and others 2023)."""
 
     tuned_at: records.Several
     value: Positive = 1.0
-
-
-class YarnBandwidth(_LengthRule, kind="yarn"):
-    """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng and others 2023)."""
-
     rate: Positive = 0.1  # as fitted by the authors
 
 
-class LogBandwidth(_LengthRule, kind="log"):
-    """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
+class LogBandwidth(Choice, kind="log"):
+    """b = value·(ln tuned_at/ln n)^(power/2): power 1 is scalable softmax (Nakanishi 2025), 2 a law of gap counting."""
 
+    tuned_at: records.Several
+    value: Positive = 1.0
     power: Positive = 1.0
 
 
@@ -415,8 +404,8 @@ class HeldOutQueries(Choice, kind="held_out"):
     count: Count = 16
 
 
-Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
-Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
+Keys = Annotated[GaussianKeys | SphereKeys | Student | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
+Noise = Annotated[GaussianNoise | Student | HeteroscedasticNoise | ResidualNoise, KINDS]
 Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]
 _OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
 Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]

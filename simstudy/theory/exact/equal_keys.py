@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from scipy.special import gammaincinv, logsumexp, ndtri
 
-from simstudy.design.settings.choices import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
+from simstudy.design.settings.choices import GaussianKeys, Keys, MixtureKeys, SphereKeys, Student
 from simstudy.theory.exact.integrals import Factors, Law, Moments, damped
 from simstudy.theory.functions import Array, Function
 from simstudy.theory.tilting import Heads, key_covariance
@@ -105,7 +105,7 @@ def qmc_law(
 
     def law(randomisation: int, log2_points: int) -> EqualKeysLaw:
         rng = np.random.default_rng([_SEED, randomisation])
-        n_uniforms = len(directions) + isinstance(keys, StudentKeys | MixtureKeys)
+        n_uniforms = len(directions) + isinstance(keys, Student | MixtureKeys)
         sobol = scipy.stats.qmc.Sobol(n_uniforms, rng=rng)
         # Half a step of the generator away from 0, which has no quantile.
         points = keys_at(keys, sobol.random_base2(log2_points) + 2.0**-31, directions)
@@ -130,7 +130,7 @@ def _heavy_tails(heads: Heads, keys: Keys, regression: Function, variance: Funct
     """Say why the scatter of a few randomisations would not show the error, or nothing."""
     if heads.logits == "dot_product" and not isinstance(keys, SphereKeys):
         return "quasi-Monte Carlo misses keys that are rare and have most of the weight of a dot-product head"
-    if isinstance(keys, StudentKeys):
+    if isinstance(keys, Student):
         degrees = [2 if each.curvature.any() else int(each.gradient.any()) for each in (regression, variance)]
         # Squares of m^2 and of v need a mean.
         needed = max(4 * degrees[0], 2 * degrees[1])
@@ -151,7 +151,7 @@ def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
             return normals
         case SphereKeys():
             return keys.radius * normals / np.linalg.norm(normals, axis=1, keepdims=True)
-        case StudentKeys():
+        case Student():
             # Z (df / C)^(1/2) is Student-t if C is chi-square of df degrees, and has covariance df / (df - 2).
             half_chi_square = gammaincinv(keys.df / 2, uniforms[:, 0])
             return normals * np.sqrt((keys.df / 2 - 1) / half_chi_square)[:, None]

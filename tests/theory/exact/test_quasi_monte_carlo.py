@@ -15,7 +15,7 @@ HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 QUERY = np.array([[0.6, -0.3, 0.8]])
 RIDGE = s.Ridge(kind="ridge", direction=(1.0, -1.0, 0.5))
 SPHERE = s.SphereKeys(kind="sphere", radius=1.7)
-STUDENT = s.StudentKeys(kind="student_t", df=5.0)
+STUDENT = s.Student(kind="student_t", df=5.0)
 MIXTURE = s.MixtureKeys(kind="mixture", n_components=3, separation=2.5)
 AUTOREGRESSIVE = s.GaussianKeys(structure="autoregressive", correlation=0.6)
 UNEVEN, QUADRATIC = s.HeteroscedasticNoise(kind="heteroscedastic"), s.Quadratic(kind="quadratic")
