@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -111,10 +111,8 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
 
 def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[str, Any]) -> list[Cell]:
     cells, made = list[Cell](), dict[tuple[str, str], Any]()  # by name and content: each is validated once
-    fixed: dict[str, Steps] = {setting: ["grids", name, "settings", setting] for setting in grid.settings}
-    fixed |= {setting: ["grids", name, "domain", setting] for setting in drawn}
-    for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
-        levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
+    for numbered in itertools.product(*map(enumerate, grid.factors.values())):
+        levels = {factor: value for factor, (_, value) in zip(grid.factors, numbered, strict=True)}
         if any(all(levels[factor] == value for factor, value in each.items()) for each in grid.drop):
             continue
         # Raw tables, in which a setting or a parameter of one is another; those of the document stay as they are.
@@ -132,19 +130,21 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[s
                 known = table.get(setting)
                 whole = {"kind": known} if isinstance(known, str) else known if isinstance(known, dict) else {}
                 table[setting] = {**whole, parameter: value} if parameter else value
-        varied = zip(grid.factors, indices, strict=True)
-        at = partial(_place, fixed | {factor: ["grids", name, "factors", factor, index] for factor, index in varied})
+        at = partial(_place, name, grid, [number for number, _ in numbered])
         held = {table: (table, repr(content)) for table, content in tables.items() if table in TABLES}
         known = {table: made[key] for table, key in held.items() if key in made}
         cell = validated(Cell, tables | known, at, context=files)
         made |= {key: getattr(cell, table) for table, key in held.items()}
         try:
             cell = read_contents(cell, files.folder) if cell.files else cell
-            wrong = impossibilities(cell) or (files.faults(cell) if cell.own else [])
+            if wrong := impossibilities(cell) or (files.faults(cell) if cell.own else []):
+                raise DesignError("", [Problem(setting, None, remedy) for setting, remedy in wrong])
         except DesignError as error:
-            wrong = [(each.path, each.remedy) for each in error.problems]
-        if wrong:
-            raise DesignError("", [_impossible(cell, setting, remedy, at) for setting, remedy in wrong])
+            for number, (setting, _, remedy) in enumerate(error.problems):
+                value = level(cell.coordinates, setting.rpartition(".")[2])
+                steps = at([TABLE_OF.get(setting, "functions"), *setting.split(".")])
+                error.problems[number] = Problem(path_of(steps), None if value == "" else value, remedy)
+            raise DesignError("", error.problems) from None
         cells.append(cell)
     return cells
 
@@ -170,19 +170,17 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
         yield Problem(f"grids.{name}.domain.{twice}", None, "also a factor or setting of the grid; state one")
 
 
-def _place(stated: dict[str, Steps], steps: Steps) -> Steps:
+def _place(name: str, grid: Grid, numbers: list[int], steps: Steps) -> Steps:
     """Return where the file states an entry of a cell: in a table, or as a setting or factor of the grid."""
     inside = steps[2:] if steps[:2] == ["functions", "parameters"] else steps[1:]
     for length in (2, 1):  # a parameter may be stated as a factor of its own
-        if (place := stated.get(".".join(map(str, inside[:length])))) is not None:
-            return [*place, *inside[length:]]
+        stated = ".".join(map(str, inside[:length]))
+        if stated in grid.factors:
+            return ["grids", name, "factors", stated, numbers[[*grid.factors].index(stated)], *inside[length:]]
+        for section in ("domain", "settings"):
+            if stated in getattr(grid, section):
+                return ["grids", name, section, stated, *inside[length:]]
     return steps
-
-
-def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Steps]) -> Problem:
-    value = level(cell.coordinates, setting.rpartition(".")[2])
-    steps = at([TABLE_OF.get(setting, "functions"), *setting.split(".")])
-    return Problem(path_of(steps), None if value == "" else value, remedy)
 
 
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
@@ -272,12 +270,9 @@ def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
         wrong = getattr(tail, "df", math.inf) <= least
         broken.append((setting, wrong, f"squared errors have no variance unless df > {least}; raise it"))
     numbers = {
-        # Keys as drawn, and as projected by every head.
-        "n_keys": data.n_keys * max(d, n_heads * p),
-        # Query points, and the moments of every pair of heads at each.
-        "queries": cell.n_queries * max(d, N_BLOCKS * n_heads**2),
-        # Both bases of every pair of heads.
-        "n_heads": n_heads**2 * d * p,
+        "n_keys": data.n_keys * max(d, n_heads * p),  # keys as drawn, and as projected by every head
+        "queries": cell.n_queries * max(d, N_BLOCKS * n_heads**2),  # points, and moments of every pair of heads at each
+        "n_heads": n_heads**2 * d * p,  # both bases of every pair of heads
         "value_projections": n_heads * values * max(components, n_heads * values),
     }
     for setting, count in numbers.items():

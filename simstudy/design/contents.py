@@ -29,7 +29,6 @@ FEW, MANY = 5, 64
 """Replicates on which functions are tried, and those if they fail in all of the few: a method may fail in most."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
-_IDENTIFIED = {"numpy", "scipy", "numba"}
 distributions = functools.cache(packages_distributions)
 
 
@@ -196,7 +195,7 @@ def _text(path: Path, place: str) -> str:
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     names, rests = {name.partition(".")[0] for name in names}, []
-    for name in sorted(names - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
+    for name in sorted(names - {"numpy", "scipy", "numba", path.stem} - sys.stdlib_module_names):
         if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
             remedy = "which would not identify what is computed; write it into this file, or install it as a package"
             raise UserError(f"{place}: imports {name} from beside it, {remedy}")

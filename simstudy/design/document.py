@@ -17,8 +17,6 @@ MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
 MIN_SETTINGS = 16
 """Settings that are drawn from a domain by default, and the fewest of which a mean is judged."""
-DIGITS = 4
-"""Significant digits of a number that is drawn."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
 Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
@@ -116,14 +114,14 @@ class Law(Record):
         return self
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """Return one value."""
+        """Return one value, a number with four significant digits."""
         if self.one_of:
             return self.one_of[rng.integers(len(self.one_of))]
         low, high = self.log_uniform or self.uniform or (0.0, 0.0)
         whole = isinstance(low, int) and isinstance(high, int)
         span = np.array([low, high + whole])
         drawn = float(np.exp(rng.uniform(*np.log(span))) if self.log_uniform else rng.uniform(*span))
-        return min(max(math.floor(drawn) if whole else float(f"{drawn:.{DIGITS}g}"), low), high)
+        return min(max(math.floor(drawn) if whole else float(f"{drawn:.4g}"), low), high)
 
     @property
     def words(self) -> str:

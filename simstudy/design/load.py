@@ -16,7 +16,7 @@ import numpy as np
 from simstudy.design.answerable import require_answerable
 from simstudy.design.cells import plan_grid, require_few_cells
 from simstudy.design.contents import OwnFiles
-from simstudy.design.document import NAME, Budget, Confirmation, Design, Document, PlannedCell, Precision
+from simstudy.design.document import NAME, Budget, Confirmation, Design, Document, Precision
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.functions import Functions
@@ -49,7 +49,7 @@ def load_design(
 ) -> Design:
     """Return a design under one profile; `DesignError` tells its mistakes. Code that is not trusted is never run.
 
-    With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
+    With ``confirm``, a text, seeds and the settings that are drawn from domains follow from design, functions and text.
     """
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
     tables, replaced = dict(tables), list[str]()  # of the profile
@@ -60,28 +60,24 @@ def load_design(
         require_few_cells(document)
         drawn_from = confirm and [text, confirm]
         cells = [each for name in document.grids for each in plan_grid(document, name, files, drawn_from)]
-        confirmed = None if confirm is None else _confirm(cells, text, confirm)
-        require_answerable(_reseed(document, confirmed.digest) if confirmed else document, cells)
+        confirmed = None
+        if confirm is not None:
+            if not (isinstance(confirm, str) and confirm.strip() and confirm.isprintable()):
+                shown = f"confirm = {confirm!r:.80}"
+                raise UserError(f"{shown}: cannot be shown; give a text of printable characters in one line")
+            codes = sorted({piece.code.text for each in cells for _, piece in each.cell.own})
+            confirmed = Confirmation(text=confirm, digest=_digest_of(text, codes, confirm))
+            document = _reseed(document, confirmed.digest)
+            for number, planned in enumerate(cells):  # equal seeds stay equal: common random numbers stay common
+                seed = int(_digest_of(confirmed.digest, planned.cell.simulation.seed), 16) >> 1  # below 2⁶³, as all
+                cells[number] = planned.model_copy(update={"cell": planned.cell.with_simulation(seed=seed)})
+        require_answerable(document, cells)
     except DesignError as error:
         for number, each in enumerate(problems := [*error.problems]):
             if any(f"{each.path}.".startswith((path + ".", path + "[")) for path in replaced):
                 problems[number] = each._replace(path=f"profiles.{profile}.{each.path}")
         raise DesignError(place, problems) from None
     return Design(**dict(document), profile=profile, text=text, path=path, confirmation=confirmed, cells=tuple(cells))
-
-
-def _confirm(cells: list[PlannedCell], design: str, text: str) -> Confirmation:
-    """Give cells seeds that follow from the design, the functions that it names, and a text.
-
-    All else stays.  Equal seeds stay equal, so cells with common random numbers keep them.
-    """
-    if not (isinstance(text, str) and text.strip() and text.isprintable()):
-        raise UserError(f"confirm = {text!r:.80}: cannot be shown; give a text of printable characters in one line")
-    digest = _digest_of(design, sorted({piece.code.text for each in cells for _, piece in each.cell.own}), text)
-    for number, each in enumerate(cells):
-        seed = int(_digest_of(digest, each.cell.simulation.seed), 16) >> 1  # below 2⁶³, as all
-        cells[number] = each.model_copy(update={"cell": each.cell.with_simulation(seed=seed)})
-    return Confirmation(text=text, digest=digest)
 
 
 def _digest_of(*parts: Any) -> str:

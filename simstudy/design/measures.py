@@ -8,7 +8,8 @@ cells one after another, and how many each cell has.
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
@@ -107,8 +108,7 @@ hdi | see index | head diversity indices; those called `output` come from the es
 [head_measures: head]
 head_squared_bias | Y^2 | squared bias of each head, averaged over queries; estimated without bias | mean_q (E f_h(x_q)
     - m(x_q))^2
-combination_weight | 1 | weight of each head in the ensemble; with a Monte Carlo error where it follows from estimated
-    errors of heads | a_h
+combination_weight | 1 | weight of each head, with a Monte Carlo error where it follows from estimated errors | a_h
 [pair_measures: pair]
 head_covariance | Y^2 | covariance of heads across data sets, averaged over queries; variances on the diagonal | mean_q
     Cov(f_i(x_q), f_j(x_q))
@@ -133,8 +133,7 @@ optimum_share | 1 | share of draws from the joint distribution of the estimates 
 [counts: figure cell index]
 wrong_pair_share | 1 | share of pairs of cells of which that with the larger diversity index has the larger value, among
     the cells that a figure of an ordering compares with this one; NaN in other cells
-wrong_pair_share_mcse | 1 | Monte Carlo standard error of wrong_pair_share, over draws from the joint distribution of
-    the estimates
+wrong_pair_share_mcse | 1 | Monte Carlo standard error of wrong_pair_share, over joint draws of the estimates
 [counts: cell drawn end]
 interval | unit of the estimate | ends of the interval of each of the first replicates, and truth; NaN in replicates
     that failed, and in cells that no figure of intervals selects
@@ -165,16 +164,11 @@ verdict_comparisons | 1 | number of comparisons in the claim
 """
 
 
-def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
-    """Variables by group, of lines ``name | unit | meaning | formula`` that go on where they are indented."""
-    groups: dict[str, dict[str, Variable]] = {}
-    for line in catalogue.strip().replace("\n    ", " ").split("\n"):
-        if line.startswith("["):
-            group, _, dims = line.strip("[]").partition(": ")
-        else:
-            name, *texts = line.split(" | ")
-            groups.setdefault(group, {})[name] = Variable(tuple(dims.split()), *texts)
-    return groups
+def _parsed(catalogue: str) -> Iterator[dict[str, Variable]]:
+    """Yield variables by group, of lines ``name | unit | meaning | formula`` that go on where they are indented."""
+    for dims, lines in re.findall(r"^\[\w+: (.*)\]\n((?:[^[].*\n)+)", catalogue.replace("\n    ", " "), re.MULTILINE):
+        rows = (line.split(" | ") for line in lines.splitlines())
+        yield {name: Variable(tuple(dims.split()), *texts) for name, *texts in rows}
 
 
 def _derived(of: dict[str, Variable], suffix: str, meaning: str, *dims: str) -> dict[str, Variable]:
@@ -199,8 +193,8 @@ def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
 
 
 _BY_SOURCE, _OVER_QUERIES = ("source", "cell"), r"(, averaged over| and) queries"
-_GROUPS = _parsed(_CATALOGUE + CATALOGUE).values()
-MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
+_GROUPS = _parsed(_CATALOGUE + CATALOGUE)
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 OCCASIONAL = ("regret",)
@@ -217,7 +211,7 @@ _COMPARISONS = {"comparison_claim": Variable(("comparison",), "text", "claim tha
     )
 }  # fmt: skip
 _AVERAGED = _with_errors(MEASURES | STATISTICS | INDEXED_MEASURES, MEASURES)
-VARIABLES: dict[str, Variable] = _AVERAGED | _COUNTS | _VERDICTS | _COMPARISONS
+VARIABLES: dict[str, Variable] = _AVERAGED | dict(ChainMap(*_COUNTS[::-1])) | _VERDICTS | _COMPARISONS
 """Variables of ``results.nc``."""
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",

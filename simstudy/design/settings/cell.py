@@ -25,8 +25,6 @@ MIN_BLOCKS = 64
 corrected well, and one of them is often large."""
 WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 """Regression functions whose known means have closed forms, with Gaussian keys."""
-_MOST_OPERATIONS = 4e9
-"""Most operations that the known means of a cell may take: about a second."""
 ATTENDED = "attended"
 """Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
 Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
@@ -372,7 +370,7 @@ class Cell(Record):
             "heads are redrawn": self.heads.redrawn,
             "keys of a replicate depend on one another": keys.kind == "autoregressive" or without,
             "draws of a population have means of their own": not closed and self.population != (),
-            "the means of so many pairs and features take too long": self.control_operations > _MOST_OPERATIONS,
+            "the means of so many pairs and features take too long": self.control_operations > 4e9,  # about a second
         }
         return ["", *(why for why, holds in reasons.items() if holds)][-1]
 

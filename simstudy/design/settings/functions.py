@@ -24,8 +24,6 @@ STAND_INS = "# Functions that were given to simulate"
 """How a text of functions begins that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
 """Callables of this process, pickled, by the digest of what they rest on, for the text that calls them."""
-FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
-"""Errors of a method in a replicate that is then counted as failed."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +302,8 @@ class Functions(OwnCode):
             try:
                 rows.append(self._measure(_one(data, replicate), None))
             except UserError as error:
-                if not isinstance(error.__cause__ or error, FAILURES):
+                of_numbers = ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError
+                if not isinstance(error.__cause__ or error, of_numbers):  # else the replicate has failed
                     raise
                 tell(str(error))
                 rows.append(dict.fromkeys(self.measured, np.nan))
