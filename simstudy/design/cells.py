@@ -21,8 +21,7 @@ from simstudy.design.settings.records import DesignError, Problem, Steps, mistak
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
-Tables = dict[str, dict[str, Any]]
-"""Raw settings by table."""
+Tables = dict[str, dict[str, Any]]  # raw settings, by table
 _ONE_HEAD: Tables = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},

@@ -239,10 +239,7 @@ class PlainValueProjections(Choice, kind=("none", "disjoint")):
 
 
 class RandomValueProjections(Choice, kind="random"):
-    """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head.
-
-    A value has ``n_components``, of which a head averages ``value_dim``.
-    """
+    """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head."""
 
     n_components: int = Field(ge=2, le=2**20, title="components of a value | v")
     value_dim: Count = Field(title="dimension that a head averages | k")
@@ -412,15 +409,11 @@ Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KI
 Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
 Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
 ValueProjections = Annotated[PlainValueProjections | RandomValueProjections, KINDS]
-Bandwidth = Annotated[
-    FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth,
-    tagged_union("fixed", "value", (int, float)),
-]
+_Bandwidths = FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth
+Bandwidth = Annotated[_Bandwidths, tagged_union("fixed", "value", (int, float))]
 _Fixed = KnownCombination | GivenCombination | GeometricCombination
-Combination = Annotated[
-    _Fixed | OptimalCombination | FittedCombination | ProductCombination,
-    tagged_union("given", "weights", (list, tuple)),
-]
+_Combinations = _Fixed | OptimalCombination | FittedCombination | ProductCombination
+Combination = Annotated[_Combinations, tagged_union("given", "weights", (list, tuple))]
 _Learners = NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | GradientBoostingLearner | AntColonyLearner
 LearnerChoice = Annotated[_Learners, KINDS]
 WITHOUT_BANDWIDTH = {records.tags(each)[0] for each in get_args(_Learners) if "bandwidth" in each.ignores}

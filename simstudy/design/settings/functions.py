@@ -67,9 +67,7 @@ class Code:
 
 @functools.lru_cache(maxsize=64)
 def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
-    @functools.cache
-    def known(digest: str) -> Callable[..., Any]:
-        return pickle.loads(dict(by_value)[digest])  # made in the process that called simulate
+    known = functools.cache(lambda digest: pickle.loads(dict(by_value)[digest]))  # made where simulate was called
 
     def call(digest: str, given: dict[str, Any], first: int) -> Any:
         stated = {name: value for name, value in given.items() if value is not ...}
