@@ -142,16 +142,17 @@ verdict | text | supported, contradicted or undecided
 expected_verdict | text | verdict that the design expects, stated before the run
 statement | text | the claim in words
 origin | text | where the claim comes from, as its design says
-statistic | text | what was estimated, in the cell or pair that decides the claim
 representative_statistic | text | representative comparison: the one that the design names, or what decides the claim
-no_verdict_because | text | why the deciding statistic allows no verdict, if so
-verdict_estimate | see statistic | estimate of the deciding statistic
-verdict_mcse | see statistic | error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the
-    population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates
 verdict_draws | text | what the claim rests on: settings drawn from a domain or these; a population or these points,
     heads, rows, models; replicates
 these_draws | text | why the claim speaks of the draw alone, as its design says
 claimed_value | see statistic | value or bound claimed
+verdict_comparisons | 1 | number of comparisons in the claim
+[verdicts_and_comparisons: claim]
+statistic | text | what was estimated, in the cell or pair that decides the claim
+verdict_estimate | see statistic | estimate of the deciding statistic
+verdict_mcse | see statistic | error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the
+    population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates
 claimed_lower | see statistic | lower end of the interval claimed, margin included
 claimed_upper | see statistic | upper end of the interval claimed, margin included
 confidence_lower | see statistic | the truth lies below with no more than the level
@@ -160,7 +161,7 @@ p_against | 1 | p-value against the claim, corrected for the numbers of comparis
     together: below the level it is contradicted
 p_in_favour | 1 | p-value for the claim, corrected for the numbers of comparisons and claims, holding at all looks
     together: below the level it is supported
-verdict_comparisons | 1 | number of comparisons in the claim
+no_verdict_because | text | why the deciding statistic allows no verdict, if so
 """
 
 
@@ -194,7 +195,7 @@ def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
 
 _BY_SOURCE, _OVER_QUERIES = ("source", "cell"), r"(, averaged over| and) queries"
 _GROUPS = _parsed(_CATALOGUE + CATALOGUE)
-MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_COUNTS, _COMPARED, OF_FUNCTIONS = _GROUPS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 OCCASIONAL = ("regret",)
@@ -204,14 +205,11 @@ _BY_QUERY = {
     for name, of in MEASURES.items()
 }
 _COMPARISONS = {"comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to")} | {
-    f"comparison_{name.removeprefix('verdict_')}": Variable(("comparison",), _VERDICTS[name].unit, f"as {name}")
-    for name in (
-        "statistic", "verdict_estimate", "verdict_mcse", "claimed_lower", "claimed_upper", "confidence_lower",
-        "confidence_upper", "p_against", "p_in_favour", "no_verdict_because",
-    )
-}  # fmt: skip
+    f"comparison_{name.removeprefix('verdict_')}": Variable(("comparison",), each.unit, f"as {name}")
+    for name, each in _COMPARED.items()
+}
 _AVERAGED = _with_errors(MEASURES | STATISTICS | INDEXED_MEASURES, MEASURES)
-VARIABLES: dict[str, Variable] = _AVERAGED | dict(ChainMap(*_COUNTS[::-1])) | _VERDICTS | _COMPARISONS
+VARIABLES: dict[str, Variable] = _AVERAGED | dict(ChainMap(*_COUNTS[::-1])) | _COMPARED | _COMPARISONS
 """Variables of ``results.nc``."""
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",
