@@ -327,7 +327,7 @@ class Strips:
         """Entries of the legend on what strips show, and on what lies beyond them; none without strips."""
         if not self.limit:
             return []
-        allowed = f"; band: margin of the claim, ± {number(100 * self._margin)}\u00a0%" if self._margin else ""
+        allowed = f"; band: margin of the claim, ±\u00a0{number(100 * self._margin)}\u00a0%" if self._margin else ""
         text = f"strip: relative deviation ± {COVERAGE} MCSE (from exact theory where there is one){allowed}"
         far = np.abs(self._found[np.abs(self._found) > self.limit])
         furthest = _percent(float(f"{far.max(initial=0.0):.3g}"), 0).lstrip("+")
