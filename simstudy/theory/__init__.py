@@ -1,26 +1,26 @@
 """Predictions of bias, covariance and error from probability theory alone: no simulation, no estimator code.
 
-What answers which question:
+Which function answers which question:
 
 - What are bias and covariance of the heads of a cell? :func:`exact_moments` at any n with an
   estimate of its numerical error, for fixed heads (by quadrature for Gaussian keys, by quasi-Monte Carlo for others);
   :func:`leading_order` in closed form for many keys, which says where it does not hold;
-  :func:`damped_leading_order` at every query, as something to compare with; each of them :func:`masked`.
-- What of heads without a design, such as those of a transformer? :func:`logit_moments` of their weights, at any n, from
-  the covariance of their logits.
-- What follows for the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at each;
-  :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
+  :func:`damped_leading_order` at every query, as a control variate; :func:`masked` for masks.
+- What are the moments of the weights of heads without a design, such as those of a transformer? :func:`logit_moments`
+  at any n, from the covariance of their logits.
+- What are the measures of the ensemble? :func:`predicted_measures` averaged over queries, :func:`measures_by_query` at
+  each; :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` at x = 0;
   :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries; for dot-product logits
   :func:`dot_product_correlation`.
-- Does it pay to push heads apart? :func:`isotropic_bias` for a target without a direction; up to the share
-  :func:`alignment_threshold` of a linear target in one subspace.
+- Do larger principal angles lower the error? :func:`isotropic_bias` for a target without a preferred direction;
+  :func:`alignment_threshold` for a linear target that lies partly in one subspace.
 - Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1
   within a class, or :func:`unconstrained_weights`.  :func:`mean_squared_error` evaluates any weights.
-- What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
-  windows are empty at the :func:`empty_window_rate`; :func:`product_head`, the one head that a product of kernels is.
+- What is known of mechanisms other than softmax? :func:`compact_leading_order` and :func:`empty_window_rate` for
+  compact kernels of fixed bandwidth; :func:`product_head`, the single head that equals a product of softmax kernels.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
-  :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
+  :func:`noise_variance`, as a :class:`Function` whose Gaussian expectations have closed forms.
 """
 
 from simstudy.theory.closed_forms import averaged_noise_ratio, dot_product_correlation, noise_ratio, origin_correlation

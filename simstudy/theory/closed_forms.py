@@ -1,8 +1,8 @@
 """Noise correlation of two heads as a function of their principal angles, at leading order in n.
 
-Throughout: standard normal keys in R^d, orthonormal projections of dimension p shared by queries and keys, principal
-angles in radians along the last axis (p,).  "Noise" is the part of a covariance that homoscedastic noise causes; a
-signal adds its own part, which may be negative.
+Keys are standard normal in R^d.  Queries and keys share orthonormal projections of dimension p.  Principal angles, in
+radians, lie along the last axis (p,).  "Noise" is the part of a covariance that homoscedastic noise causes; a signal
+adds another part, which may be negative.  Arguments that are not real numbers, and b <= 0, raise ValueError.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ from simstudy.theory.functions import Array
 def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     """Noise correlation at the query x = 0, distance logits.
 
-    Formula :eq:`origin-correlation`, in the form that keeps its digits as b -> 0; of orthogonal heads that is the floor
-    :eq:`correlation-floor`, since they share every noise draw.
+    Formula :eq:`origin-correlation`, in the form that loses no digits as b -> 0.  For orthogonal heads it is the floor
+    :eq:`correlation-floor`, which is above 0 because all heads see the same noise.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
 
 
 def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidth: float) -> Array:
-    """R_hg(x) = lim n Cov / sigma^2 of pure-noise heads, distance logits, any query.
+    """R_hg(x) = lim n Cov(f_h, f_g) / sigma^2 without a signal (m = 0), distance logits, any query.
 
     Formula :eq:`noise-ratio`; at x = 0 that of :eq:`origin-variance`.
 
@@ -49,7 +49,7 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
     Returns
     -------
     (...) array
-        Of one head with itself n over its effective number of keys.
+        R_hg(x); for a head with itself, n divided by its effective number of keys.
     """
     alpha, beta = real_array("first", first), real_array("second", second)
     cosine, width = np.cos(real_array("angles", angles).astype(float)), 1 + positive("bandwidth", bandwidth) ** 2
@@ -61,9 +61,9 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
 def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float = 1.0) -> Array:
     """Average of R_hg(x) over queries x ~ N(0, s^2 I), distance logits, s at most 1.
 
-    Formula :eq:`averaged-noise-ratio`.
+    Formula :eq:`averaged-noise-ratio`.  It is 1 for orthogonal heads at every bandwidth.
 
-    1 for orthogonal heads at every bandwidth.  The average is over covariances, not over correlations.
+    Covariances are averaged, not correlations.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
     Returns
     -------
     (...) array
-        n Cov / sigma^2, averaged.
+        n Cov(f_h, f_g) / sigma^2, averaged over queries.
     """
     cosine, width = np.cos(real_array("angles", angles).astype(float)), 1 + positive("bandwidth", bandwidth) ** 2
     scale = real_number("query_scale", query_scale)
-    alike = 1 - scale**2 * cosine * (1 + cosine) / (width * (width + cosine))
-    apart = 1 + scale**2 * cosine * (1 - cosine) / (width * (width - cosine))
-    return np.prod((1 - (cosine / width) ** 2) * alike * apart, axis=-1) ** -0.5
+    sums = 1 - scale**2 * cosine * (1 + cosine) / (width * (width + cosine))
+    differences = 1 + scale**2 * cosine * (1 - cosine) / (width * (width - cosine))
+    return np.prod((1 - (cosine / width) ** 2) * sums * differences, axis=-1) ** -0.5
 
 
 def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: ArrayLike) -> Array:
@@ -89,14 +89,14 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
 
     Formula :eq:`dot-product-correlation`.
 
-    Any projections, also separate ones for queries.  Valid while k'Sk is far below (ln n) / 2.
+    Projections are arbitrary, and may differ for queries and keys.  Valid while k'Sk is far below (ln n) / 2.
 
     Parameters
     ----------
     first, second : (..., d) arrays
-        Pulled-back queries k = W W_q'x / b^2 of the two heads.
+        Vectors k = W W_q'x / b^2 of the two heads, whose logits are k'X.
     covariance : (d, d) array
-        S, of the keys.
+        S, the covariance of the keys.
 
     Returns
     -------

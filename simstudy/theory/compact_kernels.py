@@ -1,7 +1,7 @@
-"""Attention mechanisms beside softmax: compact kernels of fixed bandwidth, products.
+"""Bias, covariance and rate of empty windows of heads with compact kernels of fixed bandwidth.
 
-Heads see standard normal keys through orthonormal projections, so that the squared distance D from a query image c is
-noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and g head; q query; j power of D.
+Keys are standard normal and projections orthonormal, so that the squared distance D of a projected key from a
+projected query c is noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h, g head; q query.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from simstudy.theory.functions import Array, next_term, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
 
 _SAME = 1e-12
-# Gauss and Legendre's rule; and how far beyond its mean length a normal vector lies with a probability below 1e-30.
+# Gauss-Legendre quadrature; a normal vector is longer than its mean length plus _EXTENT with probability below 1e-30.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _EXTENT = 12.0
 
@@ -23,7 +23,7 @@ Kernel = tuple[float, int]
 
 
 def _kernel_of(cell: Cell) -> Kernel | None:
-    """The compact kernel of fixed bandwidth that the heads of a cell have; None if they have another one."""
+    """Compact kernel of fixed bandwidth of the heads of a cell; None if they have another kernel."""
     estimator = cell.estimator
     changed = estimator.transformation.kind != "none" or estimator.combination.kind == "product"
     if changed or estimator.key_scale != "raw" or estimator.logits != "distance":
@@ -36,28 +36,28 @@ def _kernel_of(cell: Cell) -> Kernel | None:
 
 
 def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> tuple[float, str]:
-    """Probability that a replicate has no estimate, (1 − p_h)^n exactly, and why there is none if it is NaN.
+    """Exact probability (1 − p_h)^n that a replicate has no estimate; NaN and a reason where it is not known.
 
     Formula :eq:`empty-window`.
 
-    p_h is the probability that a key falls into the window.  For one window: one query, heads with one image of it.
+    p_h is the probability that a key falls into the window.  All heads and queries must have the same window.
 
     Parameters
     ----------
     cell, query_projections, queries
-        As of :func:`leading_order`: orthonormal projections, points with the same window.
+        As of :func:`leading_order`; projections are orthonormal.
 
     Returns
     -------
     rate : float
         A probability, or NaN.
     reason : str
-        Why there is none; empty if there is one.
+        Why the rate is NaN; empty if it is known.
     """
     kernel = _kernel_of(cell)
     images = np.einsum("qd,hdp->qhp", queries, query_projections).reshape(-1, cell.heads.head_dim)
     if kernel is None:
-        return np.nan, "exact theory beside softmax is the rate of empty windows of compact kernels"
+        return np.nan, "without softmax, exact theory gives only the rate of empty windows of compact kernels"
     aligned = cell.heads.n_heads == 1 or cell.heads.arrangement == "aligned"
     if reason := _keys_reason(cell):
         return np.nan, reason
@@ -71,8 +71,8 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     """Bias and covariance of heads with compact kernels of fixed bandwidth, at leading order in n.
 
     As for softmax (:func:`leading_order`), with K the kernel: E f_h = E[Km]/E K − E[K²(m − μ)]/(n(E K)²) and
-    Cov(f_h, f_g) = E[K_hK_g(σ² + (m − μ)²)]/(n(E K)²).  For m = 0 at any query, and for m = c|x|² at x = 0; heads that
-    are aligned or orthogonal.
+    Cov(f_h, f_g) = E[K_hK_g(σ² + (m − μ)²)]/(n(E K)²).  Derived for m = 0 at any query and for m = c|x|² at x = 0, and
+    for heads that are aligned or orthogonal.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     Returns
     -------
     Prediction
-        Valid where, as for softmax, the effective sample size is at least `MIN_EFFECTIVE_SIZE` and the next term within
-        `NEXT_TERM_LIMIT` of the variance, at every query and of every head.
+        Valid if at every query and for every head the effective sample size is at least `MIN_EFFECTIVE_SIZE` and the
+        next term within `NEXT_TERM_LIMIT` of the variance, as for softmax; otherwise blank, with a reason.
     """
     target, kernel = targets(cell, queries), _kernel_of(cell)
     blank = Prediction.blank(target, cell.heads.n_heads, _leading_reason(cell, kernel, key_projections, queries))
@@ -93,7 +93,7 @@ def compact_leading_order(cell: Cell, key_projections: Array, query_projections:
     found = (_at_query(cell, kernel, image, key_projections) for image in images)
     bias, covariance, sizes, neglected = (np.array(each) for each in zip(*found, strict=True))
     if np.isnan(covariance).any():
-        reason = "compact kernels: heads on one subspace whose windows overlap in part"
+        reason = "compact kernels: windows of heads with the same subspace overlap in part"
     elif sizes.min() < MIN_EFFECTIVE_SIZE:
         reason = f"effective sample size {sizes.min():.3g} below {MIN_EFFECTIVE_SIZE:g}"
     elif (worst := np.abs(neglected).max()) > NEXT_TERM_LIMIT:
@@ -120,20 +120,20 @@ def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> 
     third = powers[2][:, 0] / mass**3 * error3
     neglected = next_term(ratio, ratio * error, third, c * ratio * (first2 - first)) / n
     for h, g in zip(*np.triu_indices(n_heads, 1), strict=True):
-        apart = 2 * (second[h] - first[h] ** 2) + 2 * (d - 2 * p) + (first[h] - p) ** 2
+        orthogonal = 2 * (second[h] - first[h] ** 2) + 2 * (d - 2 * p) + (first[h] - p) ** 2
         same = np.abs(projections[h] - projections[g]).max() < _SAME
         meet = np.abs(images[h] - images[g]).max() < _SAME
-        value = (sigma2 + c**2 * apart) / n if not same else covariance[h, h] if meet else np.nan
+        value = (sigma2 + c**2 * orthogonal) / n if not same else covariance[h, h] if meet else np.nan
         if same and not meet and np.linalg.norm(images[h] - images[g]) >= 2 * kernel[0]:
-            value = 0.0  # windows that do not meet
+            value = 0.0  # disjoint windows
         covariance[h, g] = covariance[g, h] = value
     return bias, covariance, n / ratio, neglected
 
 
 def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) -> Array:
-    """E[Kᵐ Dʲ] for j = 0, 1, 2 and K to the power m."""
+    """E[Kᵐ Dʲ] for j = 0, 1, 2, where m is ``times``."""
     radius, power = kernel
-    # In t = √D: for p = 1 the density of D is infinite at 0.  Beyond the last end there is no mass that counts.
+    # Integrated over t = √D: for p = 1 the density of D is infinite at 0.  Mass beyond the last end is negligible.
     last = min(radius, np.sqrt(noncentrality) + np.sqrt(head_dim) + _EXTENT)
     breaks = radius / np.sqrt(1.0 + times * power) * np.array([1.0, 3.0])
     ends = np.array([0.0, *breaks[breaks < last], last])
@@ -147,7 +147,7 @@ def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) ->
 def _keys_reason(cell: Cell) -> str:
     keys = cell.data.key_distribution
     if not isinstance(keys, GaussianKeys) or keys.structure != "identity":
-        return f"compact kernels are integrated over standard normal keys, and these are {keys.label}"
+        return f"compact kernels are integrated over standard normal keys; these are {keys.label}"
     if cell.heads.redrawn or cell.heads.arrangement in ("file", "own") or cell.estimator.head_bandwidths is not None:
         return "compact kernels are integrated for given orthonormal projections"
     return ""
@@ -156,7 +156,7 @@ def _keys_reason(cell: Cell) -> str:
 def _leading_reason(cell: Cell, kernel: Kernel | None, projections: Array, queries: Array) -> str:
     """Why the expansion does not apply; empty if it does."""
     if kernel is None:
-        return "leading order beside softmax is derived for compact kernels of fixed bandwidth"
+        return "without softmax, leading order is derived only for compact kernels of fixed bandwidth"
     regression = cell.data.regression
     radial = isinstance(regression, Quadratic) and len(regression.coefficients) == 1 and not queries.any()
     if isinstance(cell.data.noise, HeteroscedasticNoise) or not (isinstance(regression, Zero) or radial):

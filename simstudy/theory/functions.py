@@ -1,7 +1,7 @@
-"""Regression and noise-variance functions in the one form whose Gaussian expectations are closed, and these.
+"""Regression and noise-variance functions as quadratic polynomials plus waves, and their Gaussian expectations.
 
-A function is a quadratic polynomial plus waves.  Gaussian expectations of it and of its square are exact.  The next
-term is what leading order leaves out of the variance of a ratio of averages.
+Expectations of such a function and of its square have closed forms.  The next term is the first that leading order
+neglects in the variance of a ratio of averages.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Function(NamedTuple):
 
     def polynomial(self, points: NDArray) -> NDArray:
         """Value of the polynomial part at real or complex points of shape (..., d)."""
-        # Most functions lack one of the terms, which would take as long as the other.
+        # Most functions lack one of the two terms, each of which takes as long as the other.
         value = np.full(points.shape[:-1], self.constant)
         value = value + points @ self.gradient if self.gradient.any() else value
         return value + np.sum((points @ self.curvature) * points, axis=-1) if self.curvature.any() else value
@@ -57,7 +57,7 @@ class Function(NamedTuple):
 
 
 def zero_function(n_features: int) -> Function:
-    """Return the zero function, whose parts callers replace."""
+    """Return the zero function, from which callers build others by replacing parts."""
     d = n_features
     return Function(0.0, np.zeros(d), np.zeros((d, d)), np.zeros(0, np.complex128), np.zeros((0, d)))
 
@@ -68,7 +68,7 @@ def regression_function(regression: choices.Regression, n_features: int) -> Func
     Parameters
     ----------
     regression : choices.Regression
-        Any regression record of the schema.
+        Any regression record of a design whose function has a closed form.
     n_features : int
         Dimension d.
 
@@ -81,6 +81,8 @@ def regression_function(regression: choices.Regression, n_features: int) -> Func
     ------
     ValueError
         If the record names more coordinates than `n_features`.
+    TypeError
+        If no closed form is known.
     """
     zero = zero_function(n_features)
     match regression:
@@ -106,9 +108,9 @@ def regression_function(regression: choices.Regression, n_features: int) -> Func
                 raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
             active, axes = np.ones(n_active), np.eye(n_active, n_features)
             position = np.cumsum(active)
-            fall = {"none": active, "exponential": np.exp(-regression.rate * (position - 1)),
-                    "power": position**-regression.rate}  # fmt: skip
-            return _waves(regression, fall[regression.decay], regression.frequency * axes)
+            decay = {"none": active, "exponential": np.exp(-regression.rate * (position - 1)),
+                     "power": position**-regression.rate}  # fmt: skip
+            return _waves(regression, decay[regression.decay], regression.frequency * axes)
         case choices.Sum():
             terms = zip(*(regression_function(term, n_features) for term in regression.terms), strict=True)
             constants, gradients, curvatures, *waves = terms
@@ -129,7 +131,7 @@ def _padded(values: Sequence[float] | Array, n_features: int) -> Array:
 
 
 def targets(cell: Cell, queries: Array) -> Array:
-    """Return m at the queries (Q, d) of a cell, which are rows held out if m is known at rows only."""
+    """Return m at the queries (Q, d) of a cell; held-out rows of data are the queries if m is known only at rows."""
     if isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return cell.rows.targets[: len(queries)]
     return regression_function(cell.data.regression, cell.data.n_features)(queries)
@@ -138,12 +140,12 @@ def targets(cell: Cell, queries: Array) -> Array:
 def noise_variance(noise: choices.Noise, noise_sd: float, n_features: int) -> Function:
     """Return v(x) = Var(Y | X = x) as a :class:`Function`: sigma^2, or sigma^2 (1 + s x_1^2) / (1 + s).
 
-    Gaussian and Student-t noise of equal variance agree: second moments know nothing else of the noise.
+    It is the same for Gaussian and Student-t noise, as second moments depend only on the variance.
 
     Parameters
     ----------
     noise : choices.Noise
-        Its distribution, and whether its variance depends on x_1.
+        Distribution of the noise; the variance of heteroscedastic noise depends on x_1.
     noise_sd : float
         sigma, in units of Y.
     n_features : int
@@ -175,8 +177,8 @@ def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array
 
 def expectation(function: Function, means: Array, covariance: Array) -> Array:
     """E f(X), (Q,), for X ~ N(mean, covariance), with means (Q, d) and covariance (d, d)."""
-    falls = np.exp(-0.5 * np.sum((function.frequencies @ covariance) * function.frequencies, axis=1))
-    return polynomial_mean(function, means, covariance) + _phasors(function, means)[0] @ falls
+    decays = np.exp(-0.5 * np.sum((function.frequencies @ covariance) * function.frequencies, axis=1))
+    return polynomial_mean(function, means, covariance) + _phasors(function, means)[0] @ decays
 
 
 def square_expectation(function: Function, means: Array, covariance: Array) -> Array:
@@ -194,7 +196,7 @@ def square_expectation(function: Function, means: Array, covariance: Array) -> A
     )
     odd = shifts @ function.gradient + 2 * means @ (function.curvature @ shifts.T)
     total = total + 2 * (real * even - imaginary * odd) @ np.exp(-halves)
-    # Angles add up, so that sines and cosines of each wave do instead of those of each pair:
+    # By addition theorems, sines and cosines of each wave suffice; those of each pair are not needed:
     # Re a Re b = Re(a b + a conj(b)) / 2, and |k +- l|^2 / 2 in the exponents of their expectations.
     ends = halves[:, None] + halves
     plus, minus = np.exp(-ends - across), np.exp(-ends + across)
@@ -204,7 +206,7 @@ def square_expectation(function: Function, means: Array, covariance: Array) -> A
 
 def _phasors(function: Function, means: Array) -> tuple[Array, Array]:
     """Real and imaginary parts (Q, T) of waves at the means."""
-    # NumPy's tangent of the half angle gives both, to rounding, in a fifth of the time of its cosine and sine.
+    # The tangent of the half angle gives sine and cosine, to rounding, in a fifth of the time NumPy needs for both.
     tangents = np.tan(0.5 * (means @ function.frequencies.T))
     doubled = 2.0 / (1.0 + tangents**2)
     cosines, sines = doubled - 1.0, tangents * doubled
@@ -222,7 +224,7 @@ def polynomial_square(function: Function, means: NDArray, covariance: NDArray) -
     expected = polynomial_mean(function, means, covariance)
     if function.flat:
         return expected**2
-    # Isserlis' theorem about the mean: Var q = g'S g + 2 tr(M S M S), g = gradient at the mean.
+    # By Isserlis' theorem, with X centred at its mean: Var q = g'S g + 2 tr(M S M S), g = gradient at the mean.
     slopes, bent = function.gradient + 2 * means @ function.curvature, function.curvature @ covariance
     spread = 2 * np.sum(bent * np.swapaxes(bent, -2, -1), axis=(-2, -1))
     return expected**2 + (np.sum((slopes @ covariance) * slopes, axis=-1) + spread[..., None])

@@ -1,7 +1,7 @@
-"""Error of an average of orthogonal heads against aligned ones: targets drawn without regard to the heads, and known.
+"""Errors of averages of orthogonal and of aligned heads, for isotropic random targets and for linear ones.
 
-Throughout: standard normal keys and distance logits, orthonormal projections to p dimensions that queries and keys
-share, B = 1 + b^2, and the mean over queries x ~ N(0, s^2 I).
+Keys are standard normal, logits distances.  Queries and keys share orthonormal projections to p dimensions.  Errors
+are means over queries x ~ N(0, s^2 I); B = 1 + b^2.  Arguments that are not real numbers, and b <= 0, raise ValueError.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from simstudy.theory.functions import Array
 def isotropic_bias(
     angles: ArrayLike, bandwidth: float, frequency_sd: ArrayLike, n_heads: int, n_features: int, query_scale: float = 1
 ) -> Array:
-    """Squared bias of an average of heads for a target that is a random field, alike in all directions; many keys.
+    """Squared bias of an average of heads, with many keys, for a target that is an isotropic random field.
 
     Formula :eq:`isotropic-bias`.  The field has variance 1 and the covariance exp(-t^2 |x - y|^2 / 2).  By Schoenberg's
     theorem every isotropic covariance that exists in all dimensions is a mixture of these over t: average over t.
@@ -25,18 +25,18 @@ def isotropic_bias(
     angles : (..., p) array
         Principal angles between any two heads, in radians.
     bandwidth : float
-        b > 0, as all lengths in units of the standard deviation of the keys.
+        b > 0, in units of the standard deviation of the keys, as are all lengths.
     frequency_sd : (...) array
         t: standard deviation of the frequencies of the field.
     n_heads, n_features : int
-        H, and d, at least 2 p less the number of angles that are 0.
+        H, and d, which is at least 2 p minus the number of angles that are 0.
     query_scale : float
-        s.
+        s, in units of the standard deviation of the keys.
 
     Returns
     -------
     (...) array
-        In units of the variance of the target; it rises in no angle.
+        In units of the variance of the target; nonincreasing in every angle.
     """
     angles, square = real_array("angles", angles), real_array("frequency_sd", frequency_sd) ** 2
     width, scale = 1 + positive("bandwidth", bandwidth) ** 2, real_number("query_scale", query_scale) ** 2
@@ -47,20 +47,20 @@ def isotropic_bias(
         planes = total**2 - 2 * square[..., None] / width * total + (square[..., None] / width) ** 2 * sines
         return np.prod(planes, axis=-1) ** -0.5 * (1 + 2 * square) ** (p - n_features / 2)
 
-    seen = 1 + square * (1 - 1 / width + scale * (1 - 1 / width) ** 2)
-    both = seen ** (-p / 2) * (1 + square * (1 + scale)) ** ((p - n_features) / 2)
-    alone, apart = product(np.zeros(angles.shape)), product(np.sin(angles) ** 2)
-    return 1 - 2 * both + apart + (alone - apart) / n_heads
+    projected = 1 + square * (1 - 1 / width + scale * (1 - 1 / width) ** 2)
+    cross = projected ** (-p / 2) * (1 + square * (1 + scale)) ** ((p - n_features) / 2)
+    diagonal, off_diagonal = product(np.zeros(angles.shape)), product(np.sin(angles) ** 2)
+    return 1 - 2 * cross + off_diagonal + (diagonal - off_diagonal) / n_heads
 
 
 def alignment_threshold(
     n_heads: int, head_dim: int, bandwidth: float, n_keys: float = np.inf, noise_sd: float = 0, query_scale: float = 1
 ) -> float:
-    """Share of a linear target in one subspace of p dimensions up to which orthogonal heads err less than aligned ones.
+    """Share of a linear target in one subspace up to which orthogonal heads have a smaller error than aligned heads.
 
-    Formula :eq:`alignment-threshold`, with what noise and a finite n add at leading order in 1/n.  The target is g'x on
-    d = H p features.  Aligned heads all see the subspace, which holds the given share of |g|^2; orthogonal heads see
-    one of H such subspaces each.  At every n both errors are linear in the share.
+    Formula :eq:`alignment-threshold`, plus the terms of order 1/n that noise and a finite n add.  The target is g'x on
+    d = H p features.  All aligned heads project to one subspace of p dimensions, which holds that share of |g|^2.  The
+    orthogonal heads project to H such subspaces, one each.  Both errors are linear in the share.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def alignment_threshold(
     Returns
     -------
     float
-        Above 1 if orthogonal heads always err less, below 0 if aligned ones do.
+        Above 1 if orthogonal heads always have the smaller error, below 0 if aligned heads do.
     """
     width, scale = 1 + positive("bandwidth", bandwidth) ** 2, real_number("query_scale", query_scale) ** 2
     noise, reduced = real_number("noise_sd", noise_sd) ** 2, 1 - 1 / width
     ratio = float(averaged_noise_ratio(np.zeros(head_dim), bandwidth, query_scale))  # E R(x)
-    # Under the weight R(x), a coordinate of x that the head sees has this variance; its key is moved by `moved` x.
+    # Weighted by R(x), a coordinate of x within the subspace has this variance; its key has the mean `moved` x.
     moved = reduced / (width + 1)
     variance = scale / (1 - 2 * scale / (width * (width + 1)))
 
@@ -92,8 +92,8 @@ def alignment_threshold(
         bias = scale * (1 - share * (1 - reduced**2)) + 2 * share * reduced * moved * ratio * variance / n_keys
         return bias + one_head(share) / n_keys
 
-    left = 1 - 1 / (n_heads * width)
-    bias = scale * left**2 + 2 * left * moved * ratio * variance / (n_heads * n_keys)
+    remaining = 1 - 1 / (n_heads * width)
+    bias = scale * remaining**2 + 2 * remaining * moved * ratio * variance / (n_heads * n_keys)
     covariance = noise + 1 - 2 / (n_heads * width)
     orthogonal = bias + (one_head(1 / n_heads) / n_heads + (1 - 1 / n_heads) * covariance) / n_keys
     return (aligned(0.0) - orthogonal) / (aligned(0.0) - aligned(1.0))

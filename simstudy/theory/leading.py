@@ -1,8 +1,8 @@
 """Bias and covariance of head estimates across sets of training data, at leading order in n.
 
-The head estimate is a ratio of averages over n keys.  With R = E[KK] / (E K E K), its delta-method expansion
-(Owen, Monte Carlo theory, methods and examples, section 9.2, on self-normalised importance sampling) is closed form
-for Gaussian keys.  Index legend: h, g head; G pair of heads g >= h; q query.
+A head estimate is a ratio of averages over n keys.  Its delta-method expansion (Owen, Monte Carlo theory, methods and
+examples, section 9.2, on self-normalised importance sampling) has a closed form for Gaussian keys.  In it,
+R_hg = E[K_h K_g] / (E K_h E K_g).  Index legend: h, g head; G pair of heads g >= h; q query.
 """
 
 import functools
@@ -29,7 +29,7 @@ from simstudy.theory.tilting import heads_of, key_covariance
 # Measured against the exact finite-n variance (one-dimensional integrals: distance logits with p = 1, 2, 4, 8 and
 # b = 0.1 to 2, dot-product logits, six targets, n = 10 to 3e5): the next term of the expansion gives the relative
 # error of the leading variance.  Under both limits that error was at most 5.0 %.  The effective sample size
-# n/R alone decides nothing: at n/R = 50 the error was 1 % for p = 1 and 16 % for p = 8 far from the origin.
+# n/R alone does not suffice: at n/R = 50 the error was 1 % for p = 1 and 16 % for p = 8 far from the origin.
 NEXT_TERM_LIMIT = 0.05
 MIN_EFFECTIVE_SIZE = 20.0
 
@@ -59,7 +59,7 @@ class Prediction(NamedTuple):
 
     @classmethod
     def blank(cls, target: Array, n_heads: int, reason: str) -> Self:
-        """Return a prediction that says nothing of heads but why."""
+        """Return a prediction of NaN for all heads, with the reason."""
         unknown = np.full((len(target), n_heads), np.nan)
         return cls(unknown, np.stack([unknown] * n_heads, axis=2), target, unknown, reason)
 
@@ -75,9 +75,9 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     Parameters
     ----------
     cell : Cell
-        One of ``Design.cells``; whatever it states, its heads are taken for softmax attention to all keys as they are.
+        One of ``Design.cells``.  Its normaliser, mask and transformation are ignored: softmax attention to all keys.
     key_projections, query_projections : (H, d, p) arrays
-        Not looked at when the formula cannot apply to the cell.
+        Ignored if the formula cannot apply to the cell.
     queries : (Q, d) array
         Query points.
 
@@ -96,7 +96,7 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     if reason := _inapplicable(cell):
         return Prediction.blank(target, cell.heads.n_heads, reason)
     mean, covariance, ratio, neglected = _expansion(cell, key_projections, query_projections, queries)
-    # Stated by what is valid, so that NaN is not.
+    # Negated, so that NaN counts as invalid.
     invalid = ~((cell.data.n_keys >= MIN_EFFECTIVE_SIZE * ratio) & (np.abs(neglected) <= NEXT_TERM_LIMIT))
     blank = np.where(invalid.any(axis=1), np.nan, 0.0)
     bias, covariance = mean - target[:, None] + blank[:, None], covariance + blank[:, None, None]
@@ -104,11 +104,11 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
 
 
 def damped_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
-    """Leading order at every query, valid there or not: a function of the query to compare with.
+    """Damped leading order at every query, also where leading order is not valid: a control variate over queries.
 
-    Where few keys are near, variance and bias of a head would grow without bound;
-    so the variance and the bias of order 1/n are divided by 1 + R_hh/n, which makes them those of one key at most.  For
-    a control variate any function of the query will do, and this one is close to the truth near and far.
+    The variance and the bias of order 1/n of a head grow without bound where few keys are near.  They are divided by
+    1 + R_hh/n, and so are at most those of a single key.  A control variate need not be exact; this one is close to
+    the truth at queries near the keys and far from them.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
     Returns
     -------
     Prediction
-        With a reason if the formula is not derived for such a cell, but none for single queries; the next term, which
-        would take a quarter of the time, is left NaN.
+        Never blank at single queries; the next term, which would take a quarter of the time, is NaN.  If the formula is
+        not derived for such a cell, a reason and empty arrays, except for the target.
     """
     target = targets(cell, queries)
     if reason := _inapplicable(cell):
@@ -130,20 +130,20 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
     return Prediction(mean - target[:, None], covariance, target, neglected, "")
 
 
-# A query far outside the keys overflows the ratios: infinity or NaN is then the right sign that it is invalid.
+# Ratios overflow at a query far from all keys; infinity or NaN then marks it as invalid.
 @np.errstate(over="ignore", invalid="ignore")
 def _expansion(
     cell: Cell, key_projections: Array, query_projections: Array, queries: Array, damped: bool = False
 ) -> tuple[Array, Array, Array, Array]:
-    """Mean (Q, H), covariance (Q, H, H), R_hh (Q, H) and next term (Q, H); the last is NaN if variances are damped."""
+    """Mean (Q, H), covariance (Q, H, H), R_hh (Q, H) and next term (Q, H); the next term is NaN if ``damped``."""
     data, n_keys, n_heads = cell.data, cell.data.n_keys, len(key_projections)
     regression = regression_function(data.regression, data.n_features)
     variance = noise_variance(data.noise, data.noise_sd, data.n_features)
     kernels = heads_of(cell, key_projections, query_projections, queries)
     normal = key_covariance(data.key_distribution, data.n_features)
     heads = np.arange(n_heads)
-    alone = kernels.tilt(normal, heads)
-    smooth = np.array([expectation(regression, *law) for law in alone.laws])
+    single = kernels.tilt(normal, heads)
+    smooth = np.array([expectation(regression, *law) for law in single.laws])
     wanted = (expectation, regression), (square_expectation, regression), (expectation, variance)
 
     def errors(*factors: NDArray[np.intp]) -> tuple[Array, Array, Array]:
@@ -151,16 +151,16 @@ def _expansion(
         tilted = kernels.tilt(normal, *factors)
         mean, square, noise = np.array([[of(m, *law) for of, m in wanted] for law in tilted.laws]).swapaxes(0, 1)
         first, second = smooth[factors[0]], smooth[factors[1]]
-        log_ratios = functools.reduce(lambda logs, h: logs - alone.log_mass[h], factors, tilted.log_mass)
+        log_ratios = functools.reduce(lambda logs, h: logs - single.log_mass[h], factors, tilted.log_mass)
         return np.exp(log_ratios), mean, noise + square - (first + second) * mean + first * second
 
     first, second = np.triu_indices(n_heads)
     ratios, means, error = errors(first, second)
     covariance = np.empty((smooth.shape[1], n_heads, n_heads))
     covariance[:, first, second] = covariance[:, second, first] = (ratios * error / n_keys).T
-    own = first == second
-    ratio, leading = ratios[own], (ratios * error)[own]
-    drift = ratio * (means[own] - smooth)
+    equal = first == second
+    ratio, leading = ratios[equal], (ratios * error)[equal]
+    drift = ratio * (means[equal] - smooth)
     neglected = np.full_like(ratio, np.nan)
     if not damped:
         cubes, _, error = errors(heads, heads, heads)
@@ -170,9 +170,9 @@ def _expansion(
 
 def _inapplicable(cell: Cell) -> str:
     if not isinstance(cell.data.key_distribution, GaussianKeys):
-        return f"leading order is derived for Gaussian keys, and these are {cell.data.key_distribution.label}"
+        return f"leading order is derived for Gaussian keys; these are {cell.data.key_distribution.label}"
     if cell.heads.redrawn:
-        return "leading order is derived for fixed heads, and these are redrawn in every replicate"
+        return "leading order is derived for fixed heads; these are redrawn in every replicate"
     return ""
 
 
@@ -196,21 +196,21 @@ def _outside(cell: Cell, invalid: NDArray[np.bool_], ratio: Array, neglected: Ar
 
 
 def product_head(cell: Cell, key_projections: Array, query_projections: Array) -> tuple[Cell, Array, Array]:
-    """Return the one head that a product of softmax kernels is: distances and products add over dimensions.
+    """Return the single head that equals a product of softmax kernels, as logits add up over dimensions.
 
     Parameters
     ----------
     cell : Cell
         With a product of kernels; where logits are averaged, each dimension is shrunk by 1/√H.
     key_projections, query_projections : (H, d, p) arrays
-        Projections W_h of keys and of queries; of heads with tied projections the same.
+        Projections W_h of keys and of queries; equal for heads with tied projections.
 
     Returns
     -------
     cell : Cell
-        That of one head of dimension H p.
+        The same cell with one head of dimension H p.
     key_projection, query_projection : (1, d, H p) arrays
-        Those of the heads, side by side.
+        The projections of the heads, side by side.
     """
     n_heads, d, p = key_projections.shape
     combination = cell.estimator.combination
@@ -230,19 +230,19 @@ def masked(
     query_projections: Array,
     queries: Array,
 ) -> Prediction | ExactPrediction:
-    """Predictions of a theory for a cell, whose queries may each see some of the keys.
+    """Predictions of a theory for a cell with a mask, by which each query sees only some of the keys.
 
     Parameters
     ----------
     method : callable
-        Theory of all keys: of a cell, key and query projections (H, d, p), and queries (Q, d).
+        Theory without a mask, such as :func:`leading_order`.
     cell, key_projections, query_projections, queries
-        As `method` takes them.
+        As of :func:`leading_order`.
 
     Returns
     -------
     Prediction or ExactPrediction
-        As `method` returns it, each query with the keys that it sees; its reason names those where there is none.
+        As `method` returns it, for the number of keys that each query sees; its reason gives numbers that fail.
     """
     visible = cell.visible
     if visible is None:

@@ -23,17 +23,17 @@ def measures_by_query(
     weights : (H,) array
         Combination weights a_h; they need not sum to 1.
     overlap : (H, H) array, optional
-        Of heads that map vectors: tr(A_h'A_g) up to a factor, formula :eq:`value-overlap`.  The target is then what
-        these maps make of the regression function.
+        For heads with vector values: tr(A_h'A_g) up to a factor, formula :eq:`value-overlap`.  The target is then the
+        image of the regression function under the maps A_h.
 
     Returns
     -------
     dict of (Q,) arrays
         ``squared_bias`` and ``ensemble_variance`` of the ensemble and their sum ``mse`` (Ueda and Nakano 1996);
-        ``mean_squared_bias`` and ``mean_variance`` over heads; ``ambiguity``, by which the uniform average has less
-        error than its heads (Krogh and Vedelsby 1995); ``mean_covariance`` and ``correlation`` over ordered pairs of
-        distinct heads, NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance
-        of a head over the variance of the uniform average.  NaN where the prediction is.
+        ``mean_squared_bias`` and ``mean_variance`` over heads; ``ambiguity``, by which the mean squared error
+        of single heads exceeds that of their uniform average (Krogh and Vedelsby 1995); ``mean_covariance`` and
+        ``correlation``, means over pairs of distinct heads, NaN for one head; ``output_diversity`` = 1 - correlation;
+        ``effective_heads``, the mean variance of heads over that of their uniform average.  NaN where a moment is.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def predicted_measures(
     return measures
 
 
-# A covariance with an error and no deviations beside it has a correlation of unbounded error: infinity or NaN.
+# If standard deviations are 0 and the covariance has an error, that of the correlation is unbounded: infinity or NaN.
 @np.errstate(invalid="ignore", divide="ignore")
 def measure_errors_by_query(
     prediction: ExactPrediction, weights: ArrayLike, overlap: ArrayLike | None = None
@@ -102,12 +102,12 @@ def measure_errors_by_query(
     Parameters
     ----------
     prediction, weights, overlap
-        As of :func:`measures_by_query`, with the numerical errors of moments.
+        As of :func:`measures_by_query`; the prediction has numerical errors.
 
     Returns
     -------
     dict of (Q,) arrays
-        Of each measure, in its unit.
+        The bound for each measure, in its unit.
     """
     size = np.abs(real_array("weights", weights).astype(float))
     through, components = _through(overlap, len(size))
@@ -146,12 +146,12 @@ def predicted_measure_errors(
     Parameters
     ----------
     prediction, weights, overlap
-        As of :func:`measures_by_query`, with the numerical errors of moments.
+        As of :func:`measures_by_query`; the prediction has numerical errors.
 
     Returns
     -------
     dict of float
-        Of each measure, in its unit.
+        The bound for each measure, in its unit.
     """
     by_query = measure_errors_by_query(prediction, weights, overlap)
     bounds = {name: float(values.mean()) for name, values in by_query.items()}
@@ -163,7 +163,7 @@ def predicted_measure_errors(
 
 
 def _through(overlap: ArrayLike | None, n_heads: int) -> tuple[Array, Array]:
-    """Factor (H, H) of covariances of numbers, as those of vectors, and of biases in r directions (H, r)."""
+    """Factors (H, H) of scalar covariances and (H, r) of scalar biases that give those of values with r components."""
     if overlap is None:
         return np.ones((n_heads, n_heads)), np.ones((n_heads, 1))
     matrix = real_array("overlap", overlap)

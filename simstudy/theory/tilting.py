@@ -1,6 +1,6 @@
-"""The law of Gaussian keys, and the same law weighted by products of head kernels: again Gaussian.
+"""Gaussian keys weighted by products of head kernels, whose distribution is again Gaussian.
 
-Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
+Index legend: h, g head; G product of kernels; q query; d features; p head dimension.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import GaussianKeys, Keys
 from simstudy.theory.functions import Array
 
-# Of heads with one kernel, W W' and W c agree to this relative error.
+# For heads with the same kernel, W W' and W c agree to this relative error.
 _COINCIDENT = 1e-12
-# Beside a variance of keys, a square of the bandwidth below this share of it is lost to rounding.
+# A squared bandwidth below this share of the variance of keys is lost to rounding in their sum.
 _LOST = 1e-15
 
 
 class TiltedKeys(NamedTuple):
-    """E[K(X) f(X)] = exp(log_mass) E f(N(means, covariance)): (G, Q), and laws (Q, d), (d, d) made one by one."""
+    """E[K(X) f(X)] = exp(log_mass) E f(N(mean, S)); log_mass (G, Q); laws of means (Q, d) and S (d, d) for each G."""
 
     log_mass: Array
     laws: Iterator[tuple[Array, Array]]
@@ -29,7 +29,7 @@ class TiltedKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class Heads:
-    """Kernels of all heads at all queries, by projections (H, d, p) and projected queries (H, Q, p).
+    """Kernels of all heads at all queries; projections (H, d, p), projected queries (H, Q, p).
 
     Distance logits: K_h(z) = exp(-|c - W_h'z|^2 / 2b^2), c = W_qh'x.  Dot-product logits: K_h(z) = exp(c.W_h'z / b^2).
     """
@@ -40,7 +40,7 @@ class Heads:
     projected_queries: Array
 
     def coincide(self, query: int, first: int, second: int) -> bool:
-        """True if two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
+        """True if two heads have one kernel: b^2 log K = c'W'x - x'WW'x / 2 + constant; dot products have no square."""
         one, two = self.projections[first], self.projections[second]
         pulled, other = one @ self.projected_queries[first, query], two @ self.projected_queries[second, query]
         squares = self.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)
@@ -56,18 +56,18 @@ class Heads:
             shift, means = (sum(each[h] for h in factors) for each in (pulled_back, moved))
             log_mass = 0.5 * np.sum(means * shift, axis=-1)
             return TiltedKeys(log_mass, ((each, covariance) for each in means))
-        # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I):
-        # the tilted law is the posterior of a linear Gaussian model, which costs one solve of the head dimensions only.
+        # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I).  So the
+        # tilted law is the posterior of a linear Gaussian model, at the cost of one solve in the head dimensions.
         projections = np.concatenate([self.projections[h] for h in factors], axis=-1)
         projected = np.concatenate([self.projected_queries[h] for h in factors], axis=-1)
         spread = covariance @ projections
-        evidence = projections.mT @ spread + self.bandwidth**2 * np.eye(projections.shape[-1])
-        if self.bandwidth**2 < _LOST * np.abs(evidence).max():  # of two heads of one subspace it would be singular
-            evidence = np.full_like(evidence, np.nan)
-        gain = np.linalg.solve(evidence, spread.mT)
-        surprise = np.sum(np.linalg.solve(evidence, projected.mT).mT * projected, axis=-1)
-        log_det = np.linalg.slogdet(evidence / self.bandwidth**2)[1]
-        log_mass = -0.5 * (surprise + log_det[:, None])
+        marginal = projections.mT @ spread + self.bandwidth**2 * np.eye(projections.shape[-1])
+        if self.bandwidth**2 < _LOST * np.abs(marginal).max():  # singular for two heads of one subspace
+            marginal = np.full_like(marginal, np.nan)
+        gain = np.linalg.solve(marginal, spread.mT)
+        distance = np.sum(np.linalg.solve(marginal, projected.mT).mT * projected, axis=-1)
+        log_det = np.linalg.slogdet(marginal / self.bandwidth**2)[1]
+        log_mass = -0.5 * (distance + log_det[:, None])
         each = zip(projected, spread, gain, strict=True)
         return TiltedKeys(log_mass, ((seen @ k, covariance - s @ k) for seen, s, k in each))
 
@@ -80,7 +80,7 @@ def heads_of(cell: Cell, key_projections: Array, query_projections: Array, queri
 def key_covariance(keys: Keys, n_features: int) -> Array:
     """Covariance matrix (d, d) of Gaussian keys: identity, equicorrelated or autoregressive; TypeError for others."""
     if not isinstance(keys, GaussianKeys):
-        raise TypeError(f"Gaussian keys are needed, and these are {keys.label}")
+        raise TypeError(f"Gaussian keys are needed; these are {keys.label}")
     if keys.structure == "identity":
         return np.eye(n_features)
     position = np.arange(n_features)

@@ -1,4 +1,4 @@
-"""Weights of an ensemble of heads: their risk, and the best ones in the classes that the literature considers.
+"""Risk of weights of an ensemble of heads, and the weights of least risk in the classes of the literature.
 
 An ensemble sum_h a_h f_h has the error sum_h a_h e_h + (sum_h a_h - 1) m with e_h = f_h - m, so that its risk is a
 quadratic form: a'Ea with E_hg = E e_h e_g if the weights sum to 1 (Bates and Granger 1969; Ueda and Nakano 1996).
@@ -16,10 +16,10 @@ from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
 from simstudy.weights import CLASSES, least_squares
 
-# Eigenvalues below this share of the largest are taken for zero: rounding of closed-form moments is some 1e-15.
+# Eigenvalues below this share of the largest count as zero; rounding of closed-form moments is about 1e-15.
 RANK_TOLERANCE = 1e-12
-# Of several minimisers on a bounded class a ridge selects the one with the smallest sum a^2.  It costs a share of
-# order ridge^2 of the risk, below rounding.
+# Of several minimisers on a bounded class, a ridge selects the one with the smallest sum of squares.  It raises the
+# risk by a share of order ridge^2, below rounding.
 _RIDGE = 1e-9
 
 
@@ -29,7 +29,7 @@ class ErrorMoments(NamedTuple):
     Attributes
     ----------
     errors : (H, H) array
-        E e_h e_g = C_hg + bias_h bias_g: all that weights which sum to 1 depend on.
+        E e_h e_g = C_hg + bias_h bias_g; it determines the risk of weights of sum 1.
     cross : (H,) array
         E m e_h = m bias_h.
     target : float
@@ -47,7 +47,7 @@ class Weighting(NamedTuple):
     Attributes
     ----------
     weights : (H,) array
-        If there are several such, those with the smallest sum of squares.
+        The best weights; if there are several, those with the smallest sum of squares.
     risk : float
         Mean squared error of the ensemble with these weights.
     rank : int
@@ -60,7 +60,7 @@ class Weighting(NamedTuple):
 
 
 def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
-    """Average the second moments of a prediction over its queries; NaN if any query is blank.
+    """Second moments of errors, averaged over the queries of a prediction; NaN if any query is blank.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
 
 
 def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
-    """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h.
+    """Mean squared error of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h.
 
     Formula :eq:`risk`.
 
     Parameters
     ----------
     weights : (H,) array
-        a_h, of any sum.
+        a_h; their sum need not be 1.
     moments : ErrorMoments
-        Of the same heads.
+        Second moments of the errors of the same heads.
 
     Returns
     -------
@@ -102,25 +102,25 @@ def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
 def optimal_weights(
     error_moment: ArrayLike, within: Literal["affine", "simplex", "front_greater"] = "affine"
 ) -> Weighting:
-    """Minimise a'Ea over weights of sum 1; negative ones allowed, E^-1 1 / (1'E^-1 1) (Bates and Granger 1969).
+    """Minimise a'Ea over weights of sum 1; with negative ones, E^-1 1 / (1'E^-1 1) (Bates and Granger 1969).
 
     Formula :eq:`optimal-weights`.
 
-    For singular E, the minimiser with the smallest sum a^2.  If 1 lies in the range of E (identical heads, say), that
-    is the same with the pseudo-inverse.  Otherwise errors cancel: with P the projection on the null space of E,
-    P1 / (1'P1) has risk 0, and the pseudo-inverse would give weights that are not optimal.
+    For singular E, the minimiser with the smallest sum of squares is returned.  If 1 lies in the range of E, as for
+    identical heads, the formula holds with the pseudo-inverse.  Otherwise, with P the projection on the null space of
+    E, the weights P1 / (1'P1) have risk 0; those of the pseudo-inverse would not be optimal.
 
     Parameters
     ----------
     error_moment : (H, H) array
         E e_h e_g; symmetric, positive semidefinite.
     within : str
-        ``affine``; or ``simplex``, where no weight is negative; or ``front_greater``, where they also do not rise.
+        ``affine``; ``simplex``: no negative weights; ``front_greater``: also nonincreasing from head to head.
 
     Returns
     -------
     Weighting
-        With its risk.
+        The weights, their risk, and the rank of E.
 
     Raises
     ------
@@ -142,23 +142,23 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
     """Minimise E (sum_h a_h f_h - m)^2 over all weights: a learned output projection with one number per head.
 
     The normal equations are S a = r with S_hg = E f_h f_g = E_hg + E m e_h + E m e_g + E m^2 and
-    r_h = E f_h m = E m^2 + E m e_h.  For singular S, the solution with the smallest sum a^2: r is in the range of S
-    because the moments of (f_1, ..., f_H, m) are jointly positive semidefinite.
+    r_h = E f_h m = E m^2 + E m e_h.  For singular S, the solution has the smallest sum of squares; r is in the range
+    of S because the moment matrix of (f_1, ..., f_H, m) is positive semidefinite.
 
     Parameters
     ----------
     moments : ErrorMoments
-        As `error_moments` gives them.
+        As :func:`error_moments` returns them.
 
     Returns
     -------
     Weighting
-        With its risk.
+        The weights, their risk, and the rank of S.
 
     Raises
     ------
     ValueError
-        As in :func:`optimal_weights`, of S.
+        If S is not finite, symmetric and positive semidefinite.
     """
     aligned = moments.target + moments.cross
     gram = semidefinite("S of moments", moments.errors + moments.cross[:, None] + aligned)

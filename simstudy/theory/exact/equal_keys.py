@@ -1,9 +1,9 @@
-"""Expectations over one key that is any of N with the same probability: means over these keys.
+"""Expectations over one key that is uniformly distributed on N points: means over these points.
 
-The integrals over log t are then exact for n keys drawn from the N with replacement, such as rows of a user's data.
-For keys of any distribution, the N are a scrambled Sobol sequence (Owen 1995): the only error left is that of N
-points.  It is seen in how results scatter over independent scramblings; what all of them have in common, the bias of a
-smooth function of averages, is of the order of the squared error of one.
+They are exact for n keys drawn with replacement from N points, such as rows of a user's data.  For keys of other
+distributions, the N points are a scrambled Sobol sequence (Owen 1995).  Their error is estimated by the scatter of
+results over independent scramblings.  The scatter does not show the bias of a smooth function of averages, which is of
+the order of the squared error of one scrambling.
 
 Index legend: h head; Q queries; U values of log t; N keys; d features, j one of them.
 """
@@ -20,27 +20,25 @@ from simstudy.theory.exact.integrals import Factors, Law, Moments, damped
 from simstudy.theory.functions import Array, Function
 from simstudy.theory.tilting import Heads, key_covariance
 
-# Part of the integrals over t that is neglected at either end of log t.
+# Share of the integrals over t that is neglected at either end of log t.
 _TAIL = 1e-10
-# Of moments of estimates, relative to those of Y: two tails for either head.
+# Share of moments of estimates that is neglected, relative to moments of Y: two tails for either head.
 NEGLECTED = 4 * _TAIL
 # At this step, sums over e^{-tS} (tS)^2 are 1 within 3e-9 for every S from 0 to n max K.
 _STEP = 0.38
-# Numbers held at once, and multiplications for the tables of one pair of heads: half a minute.
+# Most numbers held at once, and most multiplications for the tables of one pair of heads: half a minute.
 _NUMBERS, _WORK = 6e7, 3e11
 _TABLES = 7
 
 N_RANDOMISATIONS = 16
 _SEED = 20240613
 _LOG2_FEWEST, _LOG2_MOST = 10, 14
-# Of a randomisation: numbers held at once; and multiplications of all of them, which take some seconds.
+# Most numbers of a randomisation held at once; most multiplications of all randomisations, which take some seconds.
 _RANDOM_NUMBERS, _RANDOM_WORK = 2e7, 4e10
 
 
 class EqualKeysLaw(Law):
-    """One key with its response, as seen by heads of any kind: N equally likely keys (N, d), moments of Y (N,) given
-    each.
-    """
+    """N equally likely keys (N, d) with means and variances (N,) of Y given each, for heads of any kind."""
 
     def __init__(
         self, heads: Heads, keys: Array, means: Array, variances: Array, n_keys: int, coarsening: float = 1.0
@@ -55,13 +53,13 @@ class EqualKeysLaw(Law):
         self._law = Moments(*(np.stack([np.ones(len(keys)), means, means**2 + variances]) / len(keys)))
 
     def n_steps(self) -> int:
-        """Return how many values of log t the heads need at most."""
-        # Counted, not made: grids of kernels too narrow would fill the memory.
+        """Return the largest number of values of log t that any head needs."""
+        # Counted without making the grids, which would fill the memory for very narrow kernels.
         ranges = [self._range(log_kernel) for heads in self._log_kernels for log_kernel in heads]
         return max(math.ceil((high - low) / self._step) for _, low, high in ranges)
 
     def too_large(self) -> str:
-        """Say why the moments cannot be computed in reasonable time and memory, or nothing."""
+        """Return why the moments would take too much time or memory, or an empty string."""
         n_heads, _, size = self._log_kernels.shape
         n_steps = self.n_steps()
         if 3 * n_heads * n_steps * size <= _NUMBERS and _TABLES * n_steps**2 * size <= _WORK:
@@ -72,7 +70,7 @@ class EqualKeysLaw(Law):
         )
 
     def factors(self, query: int) -> list[Factors]:
-        """Functions of tK of every head at the N keys."""
+        """Return the functions of tK of every head at the N keys."""
         found = []
         for log_kernel in self._log_kernels[:, query]:
             # A trapezoid rule in y, log t = y - e^{y0 - y}.
@@ -83,11 +81,11 @@ class EqualKeysLaw(Law):
         return found
 
     def moments(self, query: int, *heads: int) -> Moments:
-        """Law of one key, (N,): the same for all heads."""
+        """Return the moments (N,) of one key, the same for all heads."""
         return self._law
 
     def _range(self, log_kernel: Array) -> tuple[float, float, float]:
-        """Return y0 and the ends of y."""
+        """Return y0, and the lower and upper end of y."""
         log_mass = logsumexp(log_kernel) - np.log(len(log_kernel))
         y0 = -np.log(self._n_keys) - log_kernel.max() - 1.0
         low = np.log(_TAIL / self._n_keys) - log_mass
@@ -100,14 +98,14 @@ class EqualKeysLaw(Law):
 def qmc_law(
     heads: Heads, keys: Keys, regression: Function, variance: Function, n_keys: int
 ) -> tuple[Callable[[int], EqualKeysLaw], str]:
-    """Return the law of one key as a function of the number of its randomisation; else why there is none."""
+    """Return the distribution of one key as a function of the number of a randomisation; else why there is none."""
     directions = np.concatenate(list(heads.projections), axis=1)
 
     def law(randomisation: int, log2_points: int) -> EqualKeysLaw:
         rng = np.random.default_rng([_SEED, randomisation])
         n_uniforms = len(directions) + isinstance(keys, Student | MixtureKeys)
         sobol = scipy.stats.qmc.Sobol(n_uniforms, rng=rng)
-        # Half a step of the generator away from 0, which has no quantile.
+        # Shifted by half a step of the generator, as 0 has no finite quantile.
         points = keys_at(keys, sobol.random_base2(log2_points) + 2.0**-31, directions)
         return EqualKeysLaw(heads, points, regression(points), variance(points), n_keys)
 
@@ -127,12 +125,12 @@ def qmc_law(
 
 
 def _heavy_tails(heads: Heads, keys: Keys, regression: Function, variance: Function) -> str:
-    """Say why the scatter of a few randomisations would not show the error, or nothing."""
+    """Return why the scatter of a few randomisations would not show the error, or an empty string."""
     if heads.logits == "dot_product" and not isinstance(keys, SphereKeys):
-        return "quasi-Monte Carlo misses keys that are rare and have most of the weight of a dot-product head"
+        return "quasi-Monte Carlo misses rare keys that have most of the weight of a dot-product head"
     if isinstance(keys, Student):
         degrees = [2 if each.curvature.any() else int(each.gradient.any()) for each in (regression, variance)]
-        # Squares of m^2 and of v need a mean.
+        # Squares of m^2 and of v must have finite means.
         needed = max(4 * degrees[0], 2 * degrees[1])
         if keys.df <= needed:
             return f"quasi-Monte Carlo errors have no variance unless Student keys have more than {needed} degrees"
@@ -140,10 +138,10 @@ def _heavy_tails(heads: Heads, keys: Keys, regression: Function, variance: Funct
 
 
 def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
-    """Keys (N, d) at points (N, uniform) of the unit cube; the directions (d, k) take the first uniforms."""
+    """Return keys (N, d) at points of the unit cube, whose first coordinates belong to the directions (d, k)."""
     gaussian, d = isinstance(keys, GaussianKeys), len(directions)
     root = np.linalg.cholesky(key_covariance(keys, d)) if gaussian else np.eye(d)
-    # Rotations leave standard normal vectors what they are.
+    # A rotation does not change the distribution of a standard normal vector.
     basis = np.linalg.qr(root.T @ directions, mode="complete")[0]
     normals = ndtri(uniforms[:, -d:]) @ basis.T @ root.T
     match keys:
@@ -152,7 +150,7 @@ def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
         case SphereKeys():
             return keys.radius * normals / np.linalg.norm(normals, axis=1, keepdims=True)
         case Student():
-            # Z (df / C)^(1/2) is Student-t if C is chi-square of df degrees, and has covariance df / (df - 2).
+            # Z (df / C)^(1/2) is Student-t, with variance df / (df - 2), if C is chi-square with df degrees of freedom.
             half_chi_square = gammaincinv(keys.df / 2, uniforms[:, 0])
             return normals * np.sqrt((keys.df / 2 - 1) / half_chi_square)[:, None]
         case MixtureKeys():

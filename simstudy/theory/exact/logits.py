@@ -1,12 +1,12 @@
-"""Exact finite-n moments of softmax heads whose logits are jointly Gaussian, whatever made them so.
+"""Exact finite-n moments of the weights of softmax heads with jointly Gaussian logits.
 
-With no signal the covariance of two heads' estimates is the noise variance times E sum_i w_hi w_gi.  With S = sum
-of e^L over keys and 1/S = int_0^inf e^{-tS} dt that is the integral of :mod:`simstudy.theory.exact.integrals` with
-m = 0, v = 1; a logit is one normal number for each key, so expectations over a key are sums over two axes.  Tokens
-whose logits l_ha are known, as those of attention sinks, add A_h = sum_a e^{l_ha} to S: a factor e^{-tA} under the
-integral, and their own part of sum_i w_hi w_gi, sum_a e^{l_ha + l_ga} E 1/(S_h S_g).
+Without a signal (m = 0), the covariance of two heads is the noise variance times E sum_i w_hi w_gi.  With S the sum of
+e^L over keys and 1/S = int_0^inf e^{-tS} dt, this is the integral of :mod:`simstudy.theory.exact.integrals` with m = 0
+and v = 1.  Each key has one normal logit for each head, so expectations over a key are sums along two axes.  Tokens
+with known logits l_ha, such as attention sinks, add A_h = sum_a e^{l_ha} to S.  This gives a factor e^{-tA} under the
+integral and the further term sum_a e^{l_ha + l_ga} E 1/(S_h S_g).
 
-Index legend: h, g head; a known token; U values of log t; X nodes of the first logit, Y nodes of the second.
+Index legend: h, g head; a, A known tokens; U values of log t; X nodes of the first logit, Y nodes of the second.
 """
 
 import functools
@@ -23,26 +23,26 @@ from simstudy.theory.exact.integrals import damped, power
 from simstudy.theory.exact.scalar import ScalarHead, log_grid
 from simstudy.theory.functions import Array
 
-# Sums are computed at both; convergence is exponential in 1/step, so their difference exceeds the error of the finer.
+# Two step factors.  Convergence is exponential in 1/step, so that their difference exceeds the error of the finer.
 _FINE, _COARSE = 1.5, 1.875
-# Trapezoid sums are cut where their error, a Fourier transform, has fallen to exp(-_DECAY); at _FINE.
+# At _FINE, the error of trapezoid sums, a Fourier transform, is exp(-_DECAY).
 _DECAY = 18.0
-# A logit lies further out, in standard deviations, with probability 8e-11.
+# A logit is more than this many standard deviations from its mean with probability 8e-11.
 _EXTENT = 6.5
-# Distances of nodes are rounded down to powers of 2^(1/8): heads then share nodes, and what is computed of nodes alone.
+# Spacings of nodes are rounded down to powers of 2^(1/8), so that heads share nodes and what depends on nodes alone.
 _FINENESS = 8
-# Part of the integral over log t that is neglected where t is small.
+# Share of the integral over log t that is neglected where t is small.
 _NEGLIGIBLE = 1e-9
-# Steps in log t at which the doubly exponential rule is as exact as the equally spaced one, and where it begins, below
-# the inverse of the mean sum of e^L.
+# Largest step in log t at which the doubly exponential rule is as exact as the equally spaced one; and how far below
+# the inverse of the mean sum of e^L it begins.
 _WIDEST, _BELOW = 0.45, 2.0
-# e^-100 is negligible.  Smaller numbers are avoided: their products fall below what a processor computes at speed.
+# e^-100 is negligible.  Smaller numbers are avoided, as their products would be slow subnormal numbers.
 _LARGE = 100.0
-# Up to this correlation a series in its powers stands for the density of two logits (Mehler 1866).  Its terms are
-# summed to 1e-9; nodes must do for logits that leave half of their variance unexplained.
+# Up to this correlation, the density of two logits is expanded in powers of it (Mehler 1866), with terms summed to
+# 1e-9.  Nodes must resolve logits of which the other logit leaves half of the variance unexplained.
 _SERIES, _N_TERMS, _SERIES_VARIANCE = 0.7, 60, 0.5
-# Below this share of its variance that the first logit leaves unexplained, the second is read along what is left.
-# Heads share nodes, which do for pairs that leave as little.
+# Where the first logit leaves a smaller share of the variance of the second unexplained, the second is integrated over
+# its residual.  Nodes that heads share resolve pairs down to this share.
 _NEARLY_ALIGNED = 0.01
 MAX_NODES = 2000
 ERROR_LIMIT = 1e-4
@@ -58,7 +58,7 @@ class LogitMoments(NamedTuple):
     correlation : (H, H) array
         gram_hg / (gram_hh gram_gg)^(1/2).
     numerical_error : (H, H) array
-        Of ``gram``: a bound, estimated by a second computation on coarser grids.
+        Bound of the error of ``gram``, estimated by a second computation on coarser grids.
     reason : str
         Empty if all moments were computed, else one sentence that says why not.
     """
@@ -72,33 +72,33 @@ class LogitMoments(NamedTuple):
 def logit_moments(
     covariance: ArrayLike, n_keys: int, *, known: ArrayLike | None = None, error: bool = True
 ) -> LogitMoments:
-    """Moments of the weights of softmax heads over n keys whose logits are N(mean, covariance), exactly at any n.
+    """Exact moments, at any n, of the weights of softmax heads over n keys whose logits are N(mean, covariance).
 
     Formula :eq:`exact-product`.
 
-    Keys are independent.  Means do not matter: a softmax does not see what all its logits share.  For heads of a
-    transformer at one query, the covariance is that of q_h.k_h / p^(1/2) over tokens.
+    Keys are independent.  The mean has no effect, as a softmax does not change if a constant is added to all logits.
+    For heads of a transformer at one query, the covariance is that of q_h.k_h / p^(1/2) over tokens.
 
     Parameters
     ----------
     covariance : (H, H) array
         Of the logits of H heads at one key; positive semidefinite.
     n_keys
-        n, at least 1; 0 beside known logits.
+        n, at least 1; with known logits, at least 0.
     known : (H, A) array, optional
-        Logits of A further tokens that are known, less the mean logit of the n others: of attention sinks, say.
+        Known logits of A further tokens, such as attention sinks, minus the mean logit of the n keys.
     error
-        Whether to estimate the numerical error, too, which takes as long again, and blank what has not converged.
+        If true, estimate the numerical error and set moments that have not converged to NaN; doubles the time.
 
     Returns
     -------
     LogitMoments
-        About 0.6 ms for a pair, with its error.  Blank where a standard deviation of logits is beyond some 78.
+        In about 0.6 ms for a pair of heads, with its error.  NaN for logits of a standard deviation above about 78.
 
     Raises
     ------
     ValueError
-        If the covariance is not symmetric and positive semidefinite, or n is no positive whole number.
+        If the covariance is not symmetric and positive semidefinite, or another argument is not as described.
     """
     matrix = semidefinite("covariance", covariance)
     logits = np.zeros((len(matrix), 0))
@@ -132,9 +132,9 @@ def _moments(gram: Array, error: Array, deviations: Array) -> LogitMoments:
 
 
 class _Rows(NamedTuple):
-    """Functions (3, U, X) of one head at values (U,) of log t, of weights ``steps``, and at nodes (X,) of its logit.
+    """Functions (3, U, X) of one head at values (U,) of log t, with weights ``steps``, and at nodes (X,) of its logit.
 
-    ``density`` (X,) are the weights of the nodes; ``known`` (U, A) are t e^l of the known tokens.
+    ``density`` (X,) are the weights of the nodes; ``known`` (U, A) are t e^l of known tokens.
     """
 
     functions: Array
@@ -147,14 +147,14 @@ class _Rows(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _hermite(end: float, n_nodes: int) -> Array:
-    """Weights (X, K) of nodes from -end to end for coefficients in orthonormal Hermite polynomials."""
+    """Weights (X, K) of nodes from -end to end that give coefficients in orthonormal Hermite polynomials."""
     nodes = np.linspace(-end, end, n_nodes)
     polynomials = np.polynomial.hermite_e.hermevander(nodes, _N_TERMS - 1)
     return _normal(nodes, 1.0)[:, None] * (polynomials / np.sqrt(factorial(np.arange(_N_TERMS))))
 
 
 def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, known: Array) -> Array:
-    """E sum_i w_hi w_gi of all pairs of heads; NaN where that would need too many nodes."""
+    """E sum_i w_hi w_gi (H, H) of all pairs of heads; NaN where too many nodes would be needed."""
 
     @functools.cache
     def rows(head: int, variance: float, distinctness: float) -> _Rows:
@@ -170,9 +170,9 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
     grams = np.full_like(correlations, np.nan)
     distinctness = np.sqrt(_NEARLY_ALIGNED)
     n_nodes = [2 * _EXTENT / (_FINE * _spacing(deviation, 1.0)) for deviation in deviations]
-    # Nodes of the steeper head of a pair serve both.
+    # Heads in descending order: the nodes of the steeper head of a pair serve both.
     order = [head for head in np.argsort(-deviations).tolist() if n_nodes[head] <= MAX_NODES]
-    if order:  # of heads that are more alike, what follows takes the place
+    if order:  # pairs with higher correlations are computed again below
         apart = np.clip(correlations[np.ix_(order, order)], -_SERIES, _SERIES)
         heads = [rows(head, _SERIES_VARIANCE, distinctness) for head in order]
         grams[np.ix_(order, order)] = _apart(heads, apart, n_keys)
@@ -188,7 +188,7 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
 
 
 def _apart(heads: list[_Rows], correlations: Array, n_keys: int) -> Array:
-    """E sum_i w_hi w_gi (H, H), h < g, by series: the values of log t of all heads are laid end to end."""
+    """E sum_i w_hi w_gi (H, H), h < g, by series, with the values of log t of all heads in one array."""
     lengths = [len(head.steps) for head in heads]
     # Coefficients (2, U, K) of the first two functions in orthonormal Hermite polynomials of the logit.
     own_series = [_expected(head.functions[:2], _hermite(head.nodes[-1], len(head.nodes))) for head in heads]
@@ -212,14 +212,14 @@ def _near(
     slope: float,
     step: float,
 ) -> float:
-    """E sum_i w_hi w_gi of two heads whose logits are alike; ``slope`` is that of the second."""
+    """E sum_i w_hi w_gi of two heads with highly correlated logits; ``slope`` is that of the second."""
     distinctness = np.sqrt(_NEARLY_ALIGNED)
     left = max(1.0 - correlation**2, 0.0)
-    # The next power of 2^(1/2) below the share of variance that is left: nodes that do for less do for it, too.
+    # The share of unexplained variance, rounded down to a power of 2^(1/2), so that pairs share nodes.
     floor = 2.0 ** (np.floor(2 * np.log2(left)) / 2) if left > _NEARLY_ALIGNED else 0.0
     first, second = rows(pair[0], 1.0, distinctness if floor else 0.0), rows(pair[1], floor or 1.0, distinctness)
     if floor:
-        # Under N(correlation x, left): of x and -x, both of which are nodes, weights are the same reversed.
+        # Weights under N(correlation x, left); those for -x, which is a node if x is, are those for x reversed.
         half = _normal(second.nodes - correlation * first.nodes[: len(first.nodes) // 2 + 1, None], left)
         seen = _expected(second.functions[:2], np.concatenate([half, half[-2::-1, ::-1]]).T)
     else:
@@ -234,14 +234,15 @@ def _near(
 
 
 def _density(own: Array, lost: Array, n_keys: int, known: Array) -> Array:
-    """Integrand over log t of what n keys give and, with phi = 1 - lost, what known tokens do."""
+    """Integrand over log t: the terms of n keys and, with phi = 1 - lost, of known tokens."""
     return power(lost, n_keys - 1) * (n_keys * own + known * (1 - lost))
 
 
 def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_known: float) -> tuple[Array, Array]:
-    """Nodes and weights in log t, equally spaced where t matters beside a known sum, of which the logarithm is given.
+    """Nodes and weights in log t; ``log_known`` is the logarithm of the sum of e^l over known tokens.
 
-    Below, integrands are proportional to t: there spaced by the doubly exponential rule (Takahasi and Mori 1974).
+    Nodes are equally spaced except at small t, where integrands are proportional to t: there they follow the doubly
+    exponential rule (Takahasi and Mori 1974).
     """
     y, steps = log_grid(head, n_keys, distinctness, step)
     width = max(1.0, float(steps[0]) / _WIDEST)
@@ -255,21 +256,21 @@ def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_
 
 
 def _expected(functions: Array, weights: Array) -> Array:
-    # As one product of matrices, which a stack of them is not: ten times as fast.
+    # One product of matrices is ten times as fast as a stack of products.
     flat = functions.reshape(-1, functions.shape[-1]) @ weights
     return flat.reshape(*functions.shape[:-1], *weights.shape[1:])
 
 
 @functools.lru_cache(maxsize=256)
 def _rule(spacing: float, variance: float) -> tuple[Array, Array]:
-    """Nodes (X,) at this distance, and their weights under N(0, variance)."""
+    """Nodes (X,) with this spacing, and their weights under N(0, variance)."""
     half = np.ceil(_EXTENT / spacing)
     nodes = spacing * np.arange(-half, half + 1)
     return nodes, _normal(nodes, variance)
 
 
 def _spacing(slope: float, variance: float) -> float:
-    """Of nodes for e^{-e^{slope x}} against a normal density: analytic in a strip, in which the density grows."""
+    """Spacing of nodes for e^{-e^{slope x}} times a normal density: analytic in a strip, in which the density grows."""
     strip = np.sqrt(2 * _DECAY * variance)
     if slope:
         strip = min(strip, np.pi / (2 * slope))
@@ -278,6 +279,6 @@ def _spacing(slope: float, variance: float) -> float:
 
 
 def _normal(values: Array, variance: float) -> Array:
-    """Weights of nodes that are equally spaced along the last axis, under N(0, variance)."""
+    """Weights under N(0, variance) of nodes that are equally spaced along the last axis."""
     spacing = values[..., 1:2] - values[..., :1]
     return spacing * np.exp(np.maximum(-0.5 * values**2 / variance, -_LARGE)) / np.sqrt(2 * np.pi * variance)

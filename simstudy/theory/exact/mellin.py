@@ -4,8 +4,8 @@ With z = tK and a line q = c + i w, -1 < c < 0 (Paris and Kaminski 2001, Asympto
 
     e^{-z} - 1 = (1/2pi) int Gamma(q) z^{-q} dw,   z e^{-z} and z^2 e^{-z} the same with Gamma(q + 1), Gamma(q + 2).
 
-So functions of tK are sums of powers K^{-q}, whose joint expectations are closed: K^{-q} is a Gaussian kernel with a
-complex precision -q/b^2, and weights keys, their quadratics and their exponentials as a real one does.
+So functions of tK are sums of powers K^{-q}, whose joint expectations have closed forms: K^{-q} is a Gaussian kernel
+with the complex precision -q/b^2, and formulas for real precisions apply.
 
 Index legend: h, g head; q query; U values of log t; N nodes on the line; P points (pairs of nodes); T exponentials;
 k coordinates of one or two projections; j feature.
@@ -20,13 +20,13 @@ from simstudy.theory.tilting import Heads
 
 _TAIL = 1e-13
 _STEP = 0.3
-# Sums over the line are cut, and repeat, where terms are below exp(-_DECAY).
+# Sums over the line are truncated where terms are below exp(-_DECAY); so are their periodic repetitions in log t.
 _DECAY = 21.0
-# Digits lost where e^{-tK} - 1 is multiplied by t^{|c|}: at most exp(_AMPLIFICATION).
+# Rounding errors are amplified at most by exp(_AMPLIFICATION), where e^{-tK} - 1 is multiplied by t^{|c|}.
 _AMPLIFICATION = 9.0
 _BLOCK_NUMBERS = 400_000
 MAX_NODES = 1500
-# Exponentials of quadratics to be evaluated: some minutes.
+# Most exponentials of quadratics, which take some minutes.
 MAX_WORK = 6e8
 
 Waves = tuple[ComplexArray, Array]
@@ -34,7 +34,7 @@ Waves = tuple[ComplexArray, Array]
 
 
 class MellinLaw(Law):
-    """One key N(0, covariance) with its response, as seen by distance heads of any dimension; v is a polynomial."""
+    """One key N(0, covariance) and its response, for distance heads of any dimension; v is a polynomial."""
 
     def __init__(
         self, heads: Heads, covariance: Array, regression: Function, variance: Function, n_keys: int, coarsening: float
@@ -51,7 +51,7 @@ class MellinLaw(Law):
         self._nodes, self._weight = _line(float(self._highest.max()), n_keys, coarsening)
 
     def too_large(self) -> str:
-        """Say why the sums would be too long, or nothing."""
+        """Return why the sums would take too long, or an empty string."""
         n_nodes = len(self._nodes)
         if n_nodes > MAX_NODES:
             return f"quadrature needs more than {MAX_NODES} nodes: the kernels are too narrow for so few keys"
@@ -63,7 +63,7 @@ class MellinLaw(Law):
         return ""
 
     def factors(self, query: int) -> list[Factors]:
-        """Functions of tK of every head, as coefficients of the powers K^{-q}."""
+        """Return the functions of tK of every head, as coefficients of the powers K^{-q}."""
         step, found = self._coarsening * _STEP, []
         for low, high in zip(self._lowest[:, query], self._highest[:, query], strict=True):
             log_t = np.arange(low, high + step, step)
@@ -73,12 +73,12 @@ class MellinLaw(Law):
         return found
 
     def moments(self, query: int, *heads: int) -> Moments:
-        """Expectations of powers of the kernel of one head, (N,), or of two, (N, N)."""
+        """Return expectations of powers of the kernel of one head, (N,), or of two, (N, N)."""
         half = self._nodes[len(self._nodes) // 2 :]
         grid = np.meshgrid(*(half, *[self._nodes] * (len(heads) - 1)), indexing="ij")
         exponents = -np.stack(grid, axis=-1).reshape(-1, len(heads))
         upper = (values.reshape(grid[0].shape) for values in self._expected(query, heads, exponents))
-        # The other half of the line is the mirror image.
+        # Expectations at the other half of the line are complex conjugates.
         return Moments(*(np.concatenate([np.flip(values).conj(), values]) for values in upper))
 
     def _expected(self, query: int, heads: tuple[int, ...], exponents: ComplexArray) -> ComplexArray:
@@ -91,17 +91,17 @@ class MellinLaw(Law):
         size = max(1, _BLOCK_NUMBERS // size)
         expected = np.zeros((3, len(exponents)), dtype=complex)
         for start in range(0, len(exponents), size):
-            # Every kernel observes W'X + N(0, noise).
+            # Every kernel is a likelihood of W'X + N(0, noise).
             block = slice(start, start + size)
-            evidence = projections.T @ spread + noises[block, :, None] * np.eye(len(projected))
-            precision, log_determinant = np.linalg.inv(evidence), _log_determinant(evidence, noises[block])
+            marginal = projections.T @ spread + noises[block, :, None] * np.eye(len(projected))
+            precision, log_determinant = np.linalg.inv(marginal), _log_determinant(marginal, noises[block])
             covariance = self._covariance - spread @ precision @ spread.T
             for moment, function, power, (amplitudes, frequencies) in self._terms:
                 # Weighting N(0, S) by exp(i k.x) moves its mean to i S k and leaves S.
                 means = 1j * frequencies @ self._covariance
-                surprise = projected - means @ projections
-                gained = surprise @ precision
-                exponent = -0.5 * np.sum(gained * surprise, axis=-1) - 0.5 * log_determinant[:, None]
+                residual = projected - means @ projections
+                gained = residual @ precision
+                exponent = -0.5 * np.sum(gained * residual, axis=-1) - 0.5 * log_determinant[:, None]
                 mass = amplitudes * np.exp(0.5j * np.sum(means * frequencies, axis=1) + exponent)
                 if function.flat:
                     expected[moment, block] += function.constant**power * mass.sum(axis=1)
@@ -114,7 +114,7 @@ class MellinLaw(Law):
 
 
 def _terms(regression: Function, variance: Function) -> list[tuple[int, Function, int, Waves]]:
-    """Split 1, m and m^2 + v (counted 0, 1, 2) into powers of quadratics, times waves."""
+    """Split 1, m and m^2 + v (numbered 0, 1, 2) into powers of quadratics, times waves."""
     zero = zero_function(len(regression.gradient))
     quadratic = regression._replace(amplitudes=zero.amplitudes, frequencies=zero.frequencies)
     one, plain = zero._replace(constant=1.0), (np.ones(1, dtype=complex), np.zeros((1, len(zero.gradient))))
@@ -122,7 +122,7 @@ def _terms(regression: Function, variance: Function) -> list[tuple[int, Function
     if not len(regression.amplitudes):
         return terms
     waves = _real(regression.amplitudes, regression.frequencies)
-    # Twice the polynomial; and Re a Re b = Re(a b + a conj(b)) / 2 for every pair of waves, each pair once.
+    # Twice the polynomial, for cross products; Re a Re b = Re(a b + a conj(b)) / 2 for each pair of waves once.
     doubled = quadratic._replace(
         **{part: 2 * getattr(quadratic, part) for part in ("constant", "gradient", "curvature")}
     )
@@ -140,10 +140,10 @@ def _real(amplitudes: ComplexArray, frequencies: Array) -> Waves:
 
 
 def _line(highest: float, n_keys: int, coarsening: float) -> tuple[ComplexArray, float]:
-    """Nodes q on the line of integration, in conjugate pairs from both ends, and the weight of each."""
+    """Nodes q on the line of integration, symmetric about the real axis, and the weight of each."""
     # Errors of phi are multiplied by n, and then compared with standard deviations of order n^{-1/2}.
     decay = _DECAY / coarsening + 1.5 * np.log(n_keys)
-    # Sums repeat with a period in log t; both neighbours must have decayed.
+    # Sums are periodic in log t; both neighbouring periods must have decayed.
     left = min(decay / (max(highest, 0.0) + 2 * decay), _AMPLIFICATION / max(highest, 1.0))
     period = max(decay / left, (highest + decay) / (1 - left))
     step = 2 * np.pi / period
@@ -153,13 +153,13 @@ def _line(highest: float, n_keys: int, coarsening: float) -> tuple[ComplexArray,
     return -left + 1j * np.concatenate([-half[::-1], half]), step / (2 * np.pi)
 
 
-def _log_determinant(evidence: ComplexArray, noise: ComplexArray) -> ComplexArray:
-    """Logarithm of det(evidence) / prod(noise) on the branch that is real for real noise.
+def _log_determinant(marginal: ComplexArray, noise: ComplexArray) -> ComplexArray:
+    """Logarithm of det(marginal) / prod(noise) on the branch that is real for real noise.
 
     Pivots of a symmetric matrix whose real part is positive definite have positive real parts, so the principal
     logarithm of each is the continuous one.
     """
-    remaining = evidence.copy()
+    remaining = marginal.copy()
     logarithm = -np.log(noise).sum(axis=1)
     for k in range(noise.shape[1]):
         pivot = remaining[:, k, k]

@@ -19,12 +19,12 @@ from simstudy.theory.exact.scalar import ScalarLaw
 from simstudy.theory.functions import Array, noise_variance, regression_function, targets
 from simstudy.theory.tilting import Heads, heads_of, key_covariance
 
-# Every grid is laid twice, the second time with steps longer by this factor.  Convergence is exponential in 1/step,
-# so the change exceeds the error of the finer result by far.
+# Every integral is computed on two grids, the second with steps longer by this factor.  Convergence is exponential in
+# 1/step, so that the difference by far exceeds the error of the finer result.
 _COARSENING = 1.25
-# Relative error of sums of some hundred thousand rounded terms.
+# Relative error of sums of about 100 000 rounded terms.
 _ROUNDING = 1e-12
-# Larger numerical errors, relative to standard deviations, leave a query blank: of quadrature, of quasi-Monte Carlo.
+# A query is blank if numerical errors relative to standard deviations are larger: of quadrature, of quasi-Monte Carlo.
 ERROR_LIMIT = 1e-4
 RANDOM_ERROR_LIMIT = 0.01
 
@@ -41,13 +41,13 @@ class ExactPrediction(NamedTuple):
     target : (Q,) array
         m(x_q); never NaN.
     bias_error : (Q, H) array
-        Absolute numerical error of the bias: of quadrature a bound, estimated by a second computation on coarser
-        grids; of quasi-Monte Carlo a standard error, estimated from `N_RANDOMISATIONS` scramblings.
+        Absolute numerical error of the bias: for quadrature a bound, estimated by a second computation on coarser
+        grids; for quasi-Monte Carlo a standard error, estimated from `N_RANDOMISATIONS` scramblings.
     covariance_error : (Q, H, H) array
         The same for the covariance.
     self_check : (Q,) array
-        Largest distance from 1 of the same integrals for Y = 1, over heads and pairs.  It vouches for the integrals
-        over t only: they give 1 for any law of the keys.
+        Largest distance from 1 of the same integrals for Y = 1, over heads and pairs.  It checks the integrals over t
+        only, which are 1 for any distribution of keys.
     reason : str
         Empty if moments were computed, else one sentence that says why not.
     """
@@ -62,15 +62,14 @@ class ExactPrediction(NamedTuple):
 
 
 _Computed = tuple[Array, Array, Array]
-"""Means (Q, H), covariances (Q, H, H) and self-checks (Q,) at one fineness of the grids."""
+"""Means (Q, H), covariances (Q, H, H) and self-checks (Q,), on one grid."""
 
 
 def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> ExactPrediction:
     """Bias and covariance of the head estimates of a cell, without approximation in n.
 
-    Negative moments as integrals of moment-generating functions, 1/S = int_0^inf e^{-tS} dt (Cressie, Davis, Folks and
-    Policello 1981, The American Statistician 35, 148); the integrals are :eq:`exact-mean` and
-    :eq:`exact-product`.
+    Formulas :eq:`exact-mean` and :eq:`exact-product`: negative moments are integrals of moment-generating functions,
+    1/S = int_0^inf e^{-tS} dt (Cressie, Davis, Folks and Policello 1981, The American Statistician 35, 148).
 
     Parameters
     ----------
@@ -80,11 +79,11 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     Returns
     -------
     ExactPrediction
-        Computed for fixed heads.  Gaussian keys: by quadrature, of the order of 0.01 s for a pair of heads at one query
-        if its kernels depend on one linear function of the key each (dot-product logits, or p = 1), and of the order of
-        1 s if not.  Other keys, and grids that would be too large, as for narrow kernels, few keys and p > 1: by
-        quasi-Monte Carlo, some seconds for all heads and queries.  Rows of a user's data, drawn with replacement: by
-        means over the rows, some 0.02 s for a pair of heads at one query and 2000 rows.  Blank where that would not do.
+        For fixed heads.  Gaussian keys: by quadrature, in about 0.01 s for a pair of heads at one query if each kernel
+        depends on one linear function of the key (dot-product logits, or p = 1), otherwise in about 1 s.  Other keys,
+        and grids that would be too large, as for narrow kernels, few keys and p > 1: by quasi-Monte Carlo, in some
+        seconds for all heads and queries.  Rows of a user's data, drawn with replacement: by means over the rows, in
+        about 0.02 s for a pair of heads at one query and 2000 rows.  Blank where these take too long or are inaccurate.
 
     Raises
     ------
@@ -104,7 +103,7 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     reasons = []
     if isinstance(data.key_distribution, GaussianKeys):
         covariance = key_covariance(data.key_distribution, data.n_features)
-        # Methods, the first of which that is not too large is taken.
+        # The first method that is not too large is used.
         one_number = heads.logits == "dot_product" or heads.projections.shape[2] == 1
         for method in (ScalarLaw,) * one_number + (MellinLaw,) * (heads.logits == "distance"):
             law = functools.partial(method, heads, covariance, *functions, data.n_keys)
@@ -116,14 +115,14 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
         return _blank(target, cell.heads.n_heads, "; ".join([*reasons, reason]))
     runs = [_compute(randomised(k), heads, data.n_keys) for k in range(N_RANDOMISATIONS)]
     mean, second, check = (np.array(values) for values in zip(*runs, strict=True))
-    # Of independent randomisations, errors are standard errors.
+    # Randomisations are independent, so that errors are standard errors.
     errors = [values.std(axis=0, ddof=1) / np.sqrt(len(runs)) for values in (mean, second, check)]
     average = mean.mean(axis=0), second.mean(axis=0), check.max(axis=0)
     return _prediction(average, errors, target, RANDOM_ERROR_LIMIT)
 
 
 def _refined(law: Callable[[float], Law], heads: Heads, n_keys: int) -> tuple[_Computed, list[Array]]:
-    """Moments by the finer grids, and their distances from those by the coarser ones."""
+    """Moments on the finer grid, and their absolute differences from those on the coarser grid."""
     fine, coarse = (_compute(law(step), heads, n_keys) for step in (1.0, _COARSENING))
     return fine, [np.abs(one - other) for one, other in zip(fine, coarse, strict=True)]
 
@@ -141,13 +140,13 @@ def _over_rows(cell: Cell, heads: Heads, target: Array) -> ExactPrediction:
         variances = np.full_like(drawn, 0.0 if data.noise.paired else np.mean(drawn**2))
     else:
         variances = noise_variance(data.noise, data.noise_sd, data.n_features)(rows.keys)
-    # About their mean: squares of numbers far from 0 would lose the digits of variances.
+    # Centred: squares of numbers far from 0 would lose the digits of variances.
     centre = means.mean()
     law = functools.partial(EqualKeysLaw, heads, rows.keys, means - centre, variances, data.n_keys)
     if reason := law(1.0).too_large():
         return _blank(target, len(heads.projections), reason)
     (mean, covariance, check), (mean_error, covariance_error, _) = _refined(law, heads, data.n_keys)
-    # Both grids end at the same places.
+    # Both grids end at the same places, so that their difference does not show what is neglected beyond.
     spread = np.mean((means - centre) ** 2 + variances)
     errors = [mean_error + NEGLECTED * np.sqrt(spread), covariance_error + NEGLECTED * spread]
     return _prediction((mean + centre, covariance, check), errors, target, ERROR_LIMIT)
@@ -160,19 +159,19 @@ def _compute(law: Law, heads: Heads, n_keys: int) -> _Computed:
     for q in range(n_queries):
         factors = law.factors(q)
         for h in range(n_heads):
-            alone = law.moments(q, h)
-            mean[q, h] = head_mean(factors[h], alone, n_keys)
-            covariance[q, h, h] = head_variance(factors[h], alone, n_keys, mean[q, h])
-            ones[q, h, -1] = head_mean(factors[h], alone.certain(), n_keys)
-            ones[q, h, h] = head_variance(factors[h], alone.certain(), n_keys, 0.0)
+            marginal = law.moments(q, h)
+            mean[q, h] = head_mean(factors[h], marginal, n_keys)
+            covariance[q, h, h] = head_variance(factors[h], marginal, n_keys, mean[q, h])
+            ones[q, h, -1] = head_mean(factors[h], marginal.certain(), n_keys)
+            ones[q, h, h] = head_variance(factors[h], marginal.certain(), n_keys, 0.0)
         for h, g in itertools.combinations(range(n_heads), 2):
             if heads.coincide(q, h, g):
                 moment = covariance[q, h, h]
             else:
-                pair, each, together = law.pair(q, factors, h, g)
-                moment = head_covariance(pair, each, together, n_keys, (mean[q, h], mean[q, g]))
-                certain = each[0].certain(), each[1].certain()
-                ones[q, h, g] = head_covariance(pair, certain, together.certain(), n_keys, (0.0, 0.0))
+                pair, marginals, joint = law.pair(q, factors, h, g)
+                moment = head_covariance(pair, marginals, joint, n_keys, (mean[q, h], mean[q, g]))
+                certain = marginals[0].certain(), marginals[1].certain()
+                ones[q, h, g] = head_covariance(pair, certain, joint.certain(), n_keys, (0.0, 0.0))
             covariance[q, h, g] = covariance[q, g, h] = moment
     return mean, covariance, np.abs(ones - 1).max(axis=(1, 2))
 
@@ -183,7 +182,7 @@ def _prediction(value: _Computed, errors: list[Array], target: Array, limit: flo
     products = deviation[:, :, None] * deviation[:, None, :]
     bias_error = errors[0] + _ROUNDING * (np.abs(mean) + deviation)
     covariance_error = errors[1] + _ROUNDING * products
-    # Stated by what is good, so that NaN is not.
+    # Compared so that NaN is not good.
     good = (bias_error <= limit * deviation + _ROUNDING * np.abs(mean)).all(axis=1)
     good &= (covariance_error <= limit * products).all(axis=(1, 2))
     blank = np.where(good, 0.0, np.nan)
@@ -199,7 +198,7 @@ def _inapplicable(cell: Cell) -> str:
     if which := dependent.get(getattr(keys, "sampling", keys.kind)):
         return f"exact moments are derived for independent keys; {which} depend on one another"
     if cell.heads.redrawn:
-        return "exact moments are derived for fixed heads, and these are redrawn in every replicate"
+        return "exact moments are derived for fixed heads; these are redrawn in every replicate"
     return ""
 
 

@@ -1,11 +1,11 @@
-"""Expectations over one Gaussian key, for heads whose kernels depend on one linear function of the key each.
+"""Expectations over one Gaussian key, for heads whose kernels each depend on one linear function of the key.
 
-Such are all dot-product heads, K = exp(k.X), and distance heads of dimension 1.  A kernel may be far narrower than the
-law of the keys: functions of it are integrated on a fine grid, against a joint density that is interpolated from a
-coarse one by cardinal series.  All sums are trapezoid sums of analytic functions that vanish at both ends, which
-converge exponentially (Trefethen and Weideman 2014, SIAM Review 56, 385).
+These are dot-product heads, K = exp(k.X), and distance heads of dimension 1.  A kernel may be far narrower than the
+distribution of keys.  So functions of it are integrated on a fine grid, against a joint density that is interpolated
+from a coarse grid by cardinal series.  All sums are trapezoid sums of analytic functions that vanish at both ends;
+they converge exponentially (Trefethen and Weideman 2014, SIAM Review 56, 385).
 
-Index legend: h, g head; q query; U values of log t; Z fine nodes; N coarse nodes; j feature.
+Index legend: q query; U values of log t; N coarse nodes.
 """
 
 import itertools
@@ -19,21 +19,21 @@ from simstudy.theory.exact.integrals import Factors, Law, Moments, damped
 from simstudy.theory.functions import Array, Function, expectation, square_expectation
 from simstudy.theory.tilting import Heads
 
-# A key lies further out with probability 2e-17.  Weights are at most 1, so what it does to a moment is of that order.
+# A key lies further out with probability 2e-17.  Weights are at most 1, so its effect on a moment is of that order.
 EXTENT = 8.5
-# Part of the integral of |d phi^n| that is neglected at either end of log t.
+# Share of the integral of |d phi^n| that is neglected at either end of log t.
 _TAIL = 1e-14
 # e^{-tK} < _TAIL at log t = depth + MARGIN if log K > -depth.
 MARGIN = float(np.log(-np.log(_TAIL)))
 # At this step in log t, sums over e^{-tS} tS and e^{-tS} (tS)^2 are 1 within 2e-12 for every S.
 _STEP = 0.3
-# Spectra of Gaussians and of e^{-e^z} are cut where they have fallen to exp(-_DECAY).
+# Spectra of Gaussians and of e^{-e^z} are truncated where they have fallen to exp(-_DECAY).
 _DECAY = 36.0
-# Heads that see the same linear function of the key have a smaller 1 - correlation^2, by rounding alone.
+# If 1 - correlation^2 is smaller, two heads have the same linear function of the key up to rounding.
 _ALIGNED = 1e-13
 _BLOCK = 4096
 _NARROW_BLOCK = 256
-# Laws are the same at every query under distance logits, those of one head in all its pairs, and kept up to this size.
+# Moments are the same at every query for distance logits, and for all pairs of a head: cached up to this size.
 _KEPT_NUMBERS = 10_000_000
 _LARGEST_PRODUCT = 4e9
 MAX_COARSE = 2500
@@ -49,18 +49,18 @@ class ScalarHead(NamedTuple):
     slope: float
 
     def log_kernel(self, x: Array) -> Array:
-        """Log K at values x of any shape."""
+        """Return log K at values x of any shape."""
         return -0.5 * (self.offset - self.spread * x) ** 2 + self.slope * x
 
     def log_mass(self) -> float:
-        """Log E K, or an upper bound of it over keys within `EXTENT`."""
+        """Return log E K, or an upper bound of it over keys within `EXTENT`."""
         if self.slope:
             return self.slope * min(0.5 * self.slope, EXTENT)
         width = 1 + self.spread**2
         return -0.5 * (np.log(width) + self.offset**2 / width)
 
     def log_depth(self, n_keys: int) -> float:
-        """The depth that -log max_i K(X_i) over n keys exceeds with probability `_TAIL`."""
+        """Return the value that -log max_i K(X_i) over n keys exceeds with probability `_TAIL`."""
         probability = _TAIL ** (1 / n_keys)
         if self.slope:
             return float(-self.slope * ndtri(probability))
@@ -74,12 +74,12 @@ class ScalarHead(NamedTuple):
         return 0.5 * float(scipy.optimize.brentq(excess, 0.0, abs(self.offset) + 2 * EXTENT * self.spread)) ** 2
 
     def steepness(self, n_keys: int) -> float:
-        """Bound of |d log K / dx| where -log K is at most the depth and a margin."""
+        """Return a bound of |d log K / dx| where -log K is at most `log_depth` + `MARGIN`."""
         return self.slope + self.spread * np.sqrt(2 * (max(self.log_depth(n_keys), 0.0) + MARGIN))
 
 
 def scalar_heads(kernels: Heads, covariance: Array, query: int) -> list[ScalarHead]:
-    """Heads at one query, for dot-product logits of any dimension or distance logits of dimension 1."""
+    """Return heads at one query, for dot-product logits of any dimension or distance logits of dimension 1."""
     projected = kernels.projected_queries[:, query]
     if kernels.logits == "distance":
         directions, offsets = kernels.projections[:, :, 0] / kernels.bandwidth, projected[:, 0] / kernels.bandwidth
@@ -89,7 +89,7 @@ def scalar_heads(kernels: Heads, covariance: Array, query: int) -> list[ScalarHe
     heads = []
     for direction, offset in zip(directions, offsets, strict=True):
         scale = float(np.sqrt(direction @ covariance @ direction))
-        # A kernel that ignores the keys may be read along any axis.
+        # A constant kernel depends on no axis; any will do.
         axis = direction / scale if scale else np.eye(len(direction))[0] / np.sqrt(covariance[0, 0])
         spread, slope = (scale, 0.0) if kernels.logits == "distance" else (0.0, scale)
         heads.append(ScalarHead(axis, float(offset), spread, slope))
@@ -97,7 +97,7 @@ def scalar_heads(kernels: Heads, covariance: Array, query: int) -> list[ScalarHe
 
 
 def log_grid(head: ScalarHead, n_keys: int, distinctness: float, coarsening: float) -> tuple[Array, Array]:
-    """Nodes and weights of a trapezoid rule in log t that resolves e^{-tK} and the law of log max_i K(X_i)."""
+    """Return nodes and weights of a trapezoid rule in log t that resolves e^{-tK} and the law of log max_i K(X_i)."""
     low = np.log(_TAIL / n_keys) - head.log_mass()
     high = head.log_depth(n_keys) + MARGIN
     step = coarsening * _STEP
@@ -119,7 +119,7 @@ def log_grid(head: ScalarHead, n_keys: int, distinctness: float, coarsening: flo
 
 
 class ScalarLaw(Law):
-    """One key N(0, covariance) with its response, as seen by heads that depend on one linear function of it each."""
+    """One key N(0, covariance) and its response, for heads that each depend on one linear function of the key."""
 
     def __init__(
         self, heads: Heads, covariance: Array, regression: Function, variance: Function, n_keys: int, coarsening: float
@@ -133,11 +133,11 @@ class ScalarLaw(Law):
         self._known: dict[bytes, Moments] = {}
 
     def too_large(self) -> str:
-        """Say why the grids would be too large, or nothing."""
+        """Return why the grids would be too large, or an empty string."""
         n_coarse = 2 * EXTENT / self._spacing
         if n_coarse > MAX_COARSE:
             return (
-                f"quadrature needs {n_coarse:.0f} nodes an axis (at most {MAX_COARSE}): two heads are nearly but not "
+                f"quadrature needs {n_coarse:.0f} nodes per axis (at most {MAX_COARSE}): two heads are nearly but not "
                 "exactly aligned, or the regression function varies too fast"
             )
         n_fine = 2 * EXTENT / min(self._fine_spacing(heads) for heads in self._heads)
@@ -148,7 +148,7 @@ class ScalarLaw(Law):
         return ""
 
     def factors(self, query: int) -> list[Factors]:
-        """Functions of tK of every head, integrated against the cardinal functions of the coarse nodes."""
+        """Return the functions of tK of every head, integrated against the cardinal functions of the coarse nodes."""
         nodes, spacing = self._fine(query)
         heads = self._heads[query]
         grids = [log_grid(head, self._n_keys, self._distinctness, self._coarsening) for head in heads]
@@ -157,7 +157,7 @@ class ScalarLaw(Law):
             basis = spacing * _cardinal(nodes[block], self._coarse, self._spacing)
             for head, (log_t, _), part in zip(heads, grids, parts, strict=True):
                 log_kernel = head.log_kernel(nodes[block])
-                # Below `low` tK is negligible at all nodes of the block, from `high` on e^{-tK} is.
+                # At all nodes of the block, tK is negligible below `low`, and e^{-tK} from `high` on.
                 low = np.searchsorted(log_t, -_DECAY - np.log(self._n_keys) - log_kernel.max())
                 high = np.searchsorted(log_t, MARGIN + 1 - log_kernel.min())
                 part[:, low:high] += damped(log_t[low:high, None] + log_kernel) @ basis
@@ -165,7 +165,7 @@ class ScalarLaw(Law):
         return [Factors(part, steps) for part, (_, steps) in zip(parts, grids, strict=True)]
 
     def moments(self, query: int, *heads: int) -> Moments:
-        """Law of one key as one head sees it, (N,), or two, (N, N), on the coarse nodes."""
+        """Return the moments of one key for one head, (N,), or two, (N, N), on the coarse nodes."""
         axes = np.array([self._heads[query][head].axis for head in heads])
         key = axes.tobytes()
         if key not in self._known:
@@ -178,17 +178,17 @@ class ScalarLaw(Law):
     def pair(
         self, query: int, factors: list[Factors], first: int, second: int
     ) -> tuple[tuple[Factors, Factors], tuple[Moments, Moments], Moments]:
-        """As of any law; of heads that see the same linear function of the key, on the fine nodes."""
+        """Return the same as the base class; on the fine nodes if two heads have the same linear function."""
         one, other = heads = self._heads[query][first], self._heads[query][second]
         correlation = one.axis @ self._covariance @ other.axis
         if 1 - correlation**2 >= _ALIGNED:
             return super().pair(query, factors, first, second)
         nodes, spacing = self._fine(query)
         law = Moments(*(spacing * moment for moment in self._moments(one.axis[None], nodes[:, None])))
-        # The kernels are functions of one another, so no step in log t may be longer than what e^{-tK} allows.
+        # Each kernel is a function of the other, so that steps in log t must resolve e^{-tK}.
         grids = [log_grid(head, self._n_keys, 0.0, self._coarsening) for head in heads]
         if len(nodes) * len(grids[0][0]) * len(grids[1][0]) > _LARGEST_PRODUCT:
-            # Too coarse for the pair: the error estimate will say so.
+            # May be too coarse for the pair; the error estimate then shows it.
             grids = [log_grid(head, self._n_keys, 1.0, self._coarsening) for head in heads]
         sign = float(np.sign(correlation))
         turned = other._replace(offset=sign * other.offset, slope=sign * other.slope)
@@ -199,7 +199,7 @@ class ScalarLaw(Law):
         return (found[0], found[1]), (law, law), law
 
     def _fine_spacing(self, heads: list[ScalarHead]) -> float:
-        # e^{-tK} is analytic where |Im log tK| < pi/2, that is in a strip of half-width pi / (2 |d log K / dx|).
+        # e^{-tK} is analytic where |Im log tK| < pi/2, that is, in a strip of half-width pi / (2 |d log K / dx|).
         steepness = max(1.0, *(head.steepness(self._n_keys) for head in heads))
         return min(self._spacing / 2, self._coarsening * np.pi**2 / (_DECAY * steepness))
 
@@ -208,11 +208,11 @@ class ScalarLaw(Law):
         spacing = self._fine_spacing(heads)
         nodes = _centred_grid(spacing)
         # Elsewhere tK < exp(-_DECAY) at every t.
-        seen = [head.log_kernel(nodes) > -head.log_depth(self._n_keys) - MARGIN - _DECAY for head in heads]
-        return nodes[np.any(seen, axis=0)], spacing
+        needed = [head.log_kernel(nodes) > -head.log_depth(self._n_keys) - MARGIN - _DECAY for head in heads]
+        return nodes[np.any(needed, axis=0)], spacing
 
     def _moments(self, axes: Array, values: Array) -> Moments:
-        """Density of the values (..., A) of the key on A axes, times 1 and conditional moments of Y."""
+        """Return the density at values (..., A) of a key on A axes, times 1 and the conditional moments of Y."""
         gram = axes @ self._covariance @ axes.T
         precision = np.linalg.inv(gram)
         exponent = -0.5 * np.einsum("...a,ab,...b->...", values, precision, values)
@@ -230,7 +230,7 @@ class ScalarLaw(Law):
         return moments
 
     def _resolution(self) -> tuple[float, float]:
-        """Highest frequency in joint densities times E[m^2 | values], and least conditional deviation, on an axis."""
+        """Highest frequency of joint densities times E[m^2 | values]; least conditional deviation along an axis."""
         distinct, frequencies, largest = {}, [], 1.0
         for heads in self._heads:
             for one, two in itertools.combinations_with_replacement(heads, 2):
@@ -255,7 +255,7 @@ def _centred_grid(spacing: float) -> Array:
 
 
 def _cardinal(points: Array, nodes: Array, spacing: float) -> Array:
-    """Cardinal functions sin(pi u) / (pi u), u = (point - node) / spacing, with one sine for each point."""
+    """Cardinal functions sin(pi u) / (pi u) with u = (point - node) / spacing, computed by one sine for each point."""
     position, index = points / spacing, np.round(nodes / spacing)
     nearest = np.round(position)
     offset = position[:, None] - index
