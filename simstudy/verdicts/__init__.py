@@ -1,1 +1,1 @@
-"""Measures beside theory, and tests of the claims: the one place where both meet."""
+"""Comparison of empirical measures with theory, and tests of the claims."""

@@ -1,4 +1,4 @@
-"""Empirical measures and theory side by side in one labelled data set, and their details in another."""
+"""Data set of the empirical and theoretical measures of all cells, and a second one of their details."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ _NUMERIC = {
     "batch_size",
 }  # fmt: skip
 ATTRIBUTES = ("numbers", "study", "profile", "title", "engine", "simstudy_version", "commit", "measures")
-"""Attributes of the results that their details have as well."""
+"""Attributes that results and details have in common."""
 
 
 def assemble(
@@ -40,7 +40,7 @@ def assemble(
     device: str = "cpu",
     theory_by_cell: TheoryByCell | None = None,
 ) -> tuple[xr.Dataset, xr.Dataset]:
-    """Return all measures of all cells, empirical and theoretical, and their details; ``tell`` counts cells."""
+    """Return all measures of all cells, by simulation and theory, and details; ``tell`` gets the count of cells."""
     theories: list[dict[str, Theory]] = []
     cells = [account.planned.cell for account in accounts]
     for theory in predict([account.planned for account in accounts], theory_by_cell):
@@ -60,8 +60,8 @@ def assemble(
     if any(account.planned.cell.controlled for account in accounts):
         used = [a.performance.estimator if a.planned.cell.controlled and a.performance else "" for a in accounts]
         whys = [cell.without_control if cell.simulation.control != "none" else "" for cell in cells]
-        told_as = [name or f"plain: {why}".removesuffix(": ") for name, why in zip(used, whys, strict=True)]
-        arrays["control_variate"] = np.array(told_as, dtype=object)
+        described = [name or f"plain: {why}".removesuffix(": ") for name, why in zip(used, whys, strict=True)]
+        arrays["control_variate"] = np.array(described, dtype=object)
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays["inapplicable"] = np.array(reasons, dtype=object)
     measured = {name for cell in cells for name in cell.statistics}
@@ -71,7 +71,7 @@ def assemble(
         empirical = [float(p.estimate.get(name, np.nan)) if p else np.nan for p in found]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
         arrays[f"{name}_mcse"] = np.array([float(p.printed(name)) if p and name in p.mcse else np.nan for p in found])
-    # Also where so many replicates failed that there is no Monte Carlo error.
+    # Known even if so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
@@ -79,7 +79,7 @@ def assemble(
     arrays["hdi"] = np.array([p.estimate["hdi"] if p else undefined for p in found])
     arrays["hdi_mcse"] = np.array([p.printed("hdi") if p else undefined for p in found])
     coords: dict[str, Any] = coordinates(design)
-    # Every dimension has names along it, so that results of several studies can be joined.
+    # Every dimension is labelled, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
     figures = {name: each for name, each in design.figures.items() if isinstance(each, OptimumFigure | OrderingFigure)}
     if figures:
@@ -119,20 +119,20 @@ def assemble(
         "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
         "measures": json.dumps({name: [each.unit, each.meaning, each.formula] for name, each in known.items()}),
         "missing_values": "NaN where a measure is undefined or a formula does not apply; see `inapplicable`",
-        # Details belong to the results of the same numbers.
+        # Identifies the results to which details belong.
         "numbers": hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16],
     }
     return labelled(arrays, coords, attributes), details(accounts, coordinates(design), attributes)
 
 
 def coordinates(design: Design) -> dict[str, Any]:
-    """Return every setting as a coordinate along ``cell``, and the grid that the cell belongs to."""
+    """Return every setting, and the grid of each cell, as coordinates along ``cell``."""
     labels = [planned.cell.coordinates for planned in design.cells]
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     factors = {name for names in design.factors.values() for name in names}
     of_heads = any(planned.cell.functions is None for planned in design.cells)
     used = (*TABLE_OF, "bandwidth_rule") if of_heads else OF_ALL
-    # A parameter of functions may have the name of a setting that means nothing in any cell.
+    # A parameter of functions may have the name of a setting that has no effect in any cell.
     parameters = sorted(factors - {*used})
     for name in (*used, *parameters):
         column = [row.get(name, "") for row in labels]
@@ -147,7 +147,7 @@ def coordinates(design: Design) -> dict[str, Any]:
 def details(
     accounts: Sequence[CellProgress], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Return the details of all cells, as laid out in the registry of variables."""
+    """Return the details of all cells, with the dimensions that the catalogue of variables gives."""
     measured = [account.performance for account in accounts]
     asked = [(each.planned.cell, p) for each in accounts if each.planned.by_query and (p := each.performance)]
     n_members = [len(p.estimate["head_squared_bias"]) if p else 0 for p in measured]
@@ -183,8 +183,8 @@ def details(
 
 
 def measured_in(results: xr.Dataset, details: xr.Dataset, measure: str) -> Performance:
-    """Return one measure of a cell, as verdicts see it, from what its results and details hold."""
-    drawn = str(results.error_over.item()).startswith("over a population")  # the origin is none, whatever is stated
+    """Return the performance of one cell for one measure, as verdicts use it, from its results and details."""
+    drawn = str(results.error_over.item()).startswith("over a population")  # not for queries at the origin
     of_all = details.get(f"{measure}_randomisation")
     counts = int(details.n_used_blocks), int(results.n_replicates), int(results.n_failed)
     return Performance(

@@ -1,6 +1,6 @@
-"""Comparisons of claims: estimates with their error, the interval in which a claim puts the truth, the evidence.
+"""Comparisons: an estimate with its error, the interval that a claim states for the true value, and the evidence.
 
-And the kinds of claims that compare smooth functions of estimates: one function each, which yields comparisons.
+One function for each kind of claim on smooth functions of estimates yields the comparisons of such a claim.
 """
 
 import itertools
@@ -20,56 +20,56 @@ Bounds = tuple[float, float]
 
 
 class Predictions(NamedTuple):
-    """Values of one measure by theory, (condition,), with bounds of their numerical errors: 0 for a closed form."""
+    """Theoretical values of one measure and bounds of their numerical errors, (condition,); 0 for closed forms."""
 
     values: np.ndarray
     errors: np.ndarray
 
 
 class Selected(NamedTuple):
-    """Cells of a claim, with all that is known of them."""
+    """Cells that a claim selects, with the estimates and theory that it needs."""
 
-    estimates: Estimates  # The measure under all conditions of the grid, which are called its cells
+    estimates: Estimates  # Of the measure in all cells of the grid
     chosen: list[int]  # The cells that the claim selects
     factors: tuple[str, ...]  # Factors of the grid
-    theory: Predictions | None = None  # What theory says of the measure in these cells, for claims that compare with it
-    diversity: Any = None  # Estimates of the diversity index in these cells, for claims that compare with one
+    theory: Predictions | None = None  # Of the measure, for claims that compare with theory
+    diversity: Any = None  # Estimates of the diversity index in the cells, for claims on an index
     drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from the domain of the grid
-    unnamed: tuple[str, ...] = ()  # Factors that no text names, as their levels are averaged over
-    level: float = LEVEL  # At which the claim is judged: statistics of optima divide it between two questions
+    unnamed: tuple[str, ...] = ()  # Factors that texts leave out, as their levels are averaged over
+    level: float = LEVEL  # Level of the tests; a slope of optima divides it between two
 
     def groups(self, *without: str) -> Iterator[list[int]]:
-        """Yield the chosen cells of each combination of the other factors, in the order of the first of these."""
+        """Yield the chosen cells of each combination of the other factors, ordered by the first of ``without``."""
         names = (name for name in self.factors if name not in without)
         for cells in by_levels(self.estimates.conditions, names, self.chosen):
             yield sorted(cells, key=lambda cell: float(self.estimates.conditions[cell][without[0]]))
 
     def place(self, cell: int, *without: str) -> str:
-        """Return the levels of the other factors in a cell as text."""
+        """Return as text the levels of a cell in all factors but those in ``without``."""
         unnamed = {*without, *self.unnamed}
         return at(self.estimates.conditions[cell], [name for name in self.factors if name not in unnamed])
 
 
 class Comparison(NamedTuple):
-    """An estimate, the interval in which the claim puts it, and the evidence on that."""
+    """An estimate, the interval that the claim states for the true value, and the evidence on it."""
 
     statistic: str  # What is estimated, in words
     estimate: float
     mcse: float  # NaN if the statistic is no smooth function of estimates
-    # lower, upper, claimed: The interval claimed, and the value or bound that it was made of
+    # lower, upper, claimed: The claimed interval, and the value or bound from which it follows
     lower: float
     upper: float
     claimed: float
-    evidence: Evidence  # On the truth being in the interval
-    # From a level to the bounds beyond which the truth lies with less probability on each side, at all looks
+    evidence: Evidence  # On the true value being in the interval
+    # Confidence bounds that hold at all looks, given the level of each side
     confidence: Callable[[float], Bounds]
-    cells: tuple[int, ...] = ()  # What it is computed from
-    reason: str = ""  # Why there can be no verdict; empty if there can
-    widening: float = 1.0  # Error as it is printed, over the standard error
+    cells: tuple[int, ...] = ()  # Cells that the estimate is computed from
+    reason: str = ""  # Why there can be no verdict; empty if one is possible
+    widening: float = 1.0  # Printed error divided by the standard error
 
 
 def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
-    """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
+    """Return the comparison of a contrast with the interval that a claim states; an infinite end is no bound."""
     evidence, reach = all_hold(evidence_between(contrast, bounds)), partial(interval, contrast)
     value, mcse = float(contrast.value), float(contrast.mcse + contrast.few)
     why, wider = why_no_verdict(contrast), float(contrast.widening)
@@ -77,15 +77,15 @@ def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, ce
 
 
 def undecided(statistic: str, why: str) -> Comparison:
-    """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
+    """Return a comparison without evidence, so that a claim with a single cell on a line is not supported."""
     nothing = np.nan, np.nan, np.nan, np.nan, np.nan
     return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), reason=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
-    """Ratios of estimate to theory; a numerical error of the theory counts as one more standard error."""
+    """Yield the ratio of estimate to theory in each cell; numerical errors of theory are added in quadrature."""
     theory = of.theory
-    assert theory is not None  # every claim that names a source has it
+    assert theory is not None  # every claim that names a source has a theory
     valid = [cell for cell in of.chosen if np.isfinite(theory.values[cell]) and theory.values[cell] != 0.0]
     share = "" if len(valid) == len(of.chosen) else f", one of {len(valid)} cells with theory among {len(of.chosen)}"
     for cell in valid:
@@ -96,7 +96,7 @@ def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
 
 
 def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
-    """Yield the step of the measure between every two neighbours along x, other factors fixed."""
+    """Yield the difference of the measure between each two neighbouring levels of x, other factors fixed."""
     bounds = (0.0, np.inf) if claim.direction == "increasing" else (-np.inf, 0.0)
     for cells in of.groups(claim.x):
         if len(cells) < 2:
@@ -126,17 +126,17 @@ def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
 
 
 def leverages(x: np.ndarray) -> np.ndarray:
-    """Return the factors of values at x whose sum of products is the least-squares slope."""
+    """Return weights of values at x, whose weighted sum is the least-squares slope."""
     return np.asarray((x - x.mean()) / ((x - x.mean()) ** 2).sum())
 
 
 def within(claim: WithinMargin) -> Bounds:
-    """Return the interval of a number claimed and its margin."""
+    """Return the interval of the claimed value ± its margin."""
     return claim.value - claim.margin, claim.value + claim.margin
 
 
 def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
-    """Yield the measure in each cell, or its difference or ratio to the cell to compare with."""
+    """Yield the measure in each cell, or its difference from or ratio to the measure in a reference cell."""
     bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else within(claim)
     other = partners(of.estimates.conditions, of.factors, claim.versus or {}, of.chosen)
     for cell in of.chosen:
@@ -144,15 +144,15 @@ def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison
         if claim.versus is None:
             yield inside(text, of.estimates.combine({cell: 1.0}), bounds, claim.value, (cell,))
         elif (partner := other.get(cell)) is not None:
-            contrast, to = paired(of.estimates, cell, partner, claim.compared)
-            text += to + at(claim.versus, claim.versus).removeprefix(" at")
+            contrast, word = paired(of.estimates, cell, partner, claim.compared)
+            text += word + at(claim.versus, claim.versus).removeprefix(" at")
             yield inside(text, contrast, bounds, claim.value, (cell, partner))
 
 
 def paired(
     estimates: Estimates, cell: int, partner: int, compared: Literal["difference", "ratio"]
 ) -> tuple[Contrast, str]:
-    """Return one cell against another, a ratio with its error by the delta method, and the word for it."""
+    """Return the difference or ratio of two cells, a ratio with its error by the delta method, and a word for it."""
     if compared == "difference":
         return estimates.combine({cell: 1.0, partner: -1.0}), " minus"
     one, other = estimates.values[cell], estimates.values[partner] or np.nan  # there is no ratio to 0
@@ -166,7 +166,7 @@ def paired(
 
 
 def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:
-    """Return the levels of some factors in a cell as text; empty without factors."""
+    """Return the levels of these factors as text; empty without factors."""
     values = {name: level(dict(levels), name) for name in factors}
     texts = {name: f"{value:g}" if isinstance(value, float) else label(value) for name, value in values.items()}
     return f" at {', '.join(f'{name} = {text}' for name, text in texts.items())}" if texts else ""

@@ -1,4 +1,4 @@
-"""One measure by condition, with the Monte Carlo covariance of whatever is computed from it: of cells or of tables."""
+"""Estimates of one measure under conditions, cells or rows of tables, with their Monte Carlo covariance."""
 
 from __future__ import annotations
 
@@ -15,62 +15,62 @@ from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATIS
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.verdicts.evidence import N_RANDOMISATIONS, Array, Contrast
 
-if TYPE_CHECKING:  # who judges numbers of their own need not wait for kernels
+if TYPE_CHECKING:  # judging a user's own numbers need not wait for kernels
     from simstudy.execution.state import CellProgress
     from simstudy.replicates.performance import Performance
 
 HEADS_ROUNDING = 1e-10
-"""Rounding error of a measure of heads, relative to its size: exponentials of logits, sums over keys and replicates."""
+"""Relative rounding error of a measure of heads: exponentials of logits, sums over keys and replicates."""
 OWN_ROUNDING, GIVEN_ROUNDING = 64.0 * np.finfo(float).eps, 2.0 * np.finfo(float).eps
-"""The same of numbers that a function computes of each replicate, and of numbers given to their last digit."""
+"""Relative rounding errors of numbers that a user's function returns, and of numbers given in full."""
 N_DRAWS = 4999
-"""Draws of the estimates, for figures: no verdict rests on them."""
+"""Draws of the estimates for figures; verdicts do not use them."""
 
 
 @dataclass
 class Estimates:
-    """Estimates of one measure, θ_j under condition j, with contributions of blocks of replicates to their errors."""
+    """Estimates θ_j of one measure under conditions j, with contributions of blocks of replicates to their errors."""
 
     conditions: Sequence[Coordinates]  # Levels of factors
     values: Array  # (condition,) NaN where there is no estimate
-    # For each condition (block,): their squares sum to MCSE² but for the remainder, and products of two conditions
-    # of one stream to the covariance of their estimates
+    # For each condition (block,).  Squares sum to MCSE² minus the squared remainder; products of two conditions of
+    # one stream sum to the covariance of their estimates
     contributions: list[Array]
-    streams: Sequence[tuple[int, int]]  # Conditions of equal streams see the same replicates, block by block
+    streams: Sequence[tuple[int, int]]  # Conditions of one stream have the same replicates in each block
     n_blocks: NDArray[Any]  # (condition,) Blocks that were simulated and hold replicates
-    remainders: Array  # (condition,) Part of the standard error that no block contributes
-    # (condition,) Replicates of a measure that counts events, infinite for other measures: see `Contrast`
+    remainders: Array  # (condition,) Part of the standard error without contributions of blocks
+    # (condition,) Number of replicates if the measure counts events, otherwise infinity; see `Contrast`
     trials: Array
-    # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
+    # (condition,) Relative rounding errors of values: smaller differences are not evidence
     rounding: Any = GIVEN_ROUNDING
-    lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
-    # (randomisation, condition) Contributions of the random points of a control, which all streams have
+    lengths: Any = 1  # (condition,) Blocks of a batch that each contribution covers: powers of two
+    # (randomisation, condition) Contributions of the random points of a control variate, common to all streams
     randomisations: Array = field(default_factory=lambda: np.zeros((0, 1 << 30)))
-    times: float = 1.0  # Multiple of the blocks for which errors are forecast
-    one_look: float = 0.0  # Level of a claim if the number of blocks was fixed before the only look at them, else 0
-    # (block, condition) 1 for an event, 0 for none, −1 where it is not counted: then one look is exact
+    times: float = 1.0  # Multiple of the number of blocks for which errors are forecast
+    one_look: float = 0.0  # Level of a claim if the number of blocks was fixed before a single look, otherwise 0
+    # (block, condition) 1 for an event, 0 for none, −1 if missing; tests at one look are then exact
     events: Any = None
 
     def repeated(self, times: float) -> Estimates:
-        """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
+        """Return forecasts for that multiple of the blocks, with means and distribution as estimated."""
         return replace(self, n_blocks=np.floor(self.n_blocks * times), times=times)
 
     def degrees(self, chosen: list[int]) -> Array:
-        """Degrees of freedom of the errors of some conditions together: of the contributions of each, minus 1."""
+        """Return the degrees of freedom of the error under each chosen condition: number of contributions minus 1."""
         stored = np.array([len(each) for each in self._shares(chosen)]) * self.times
         return np.asarray(np.minimum(self.n_blocks[chosen], stored) - 1.0)
 
     def combine(self, terms: dict[int, float]) -> Contrast:
-        """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
+        """Return Σ c_j θ_j over conditions j with its Monte Carlo error; blocks of one stream are paired."""
         chosen, factors = list(terms), np.array(list(terms.values()), float)
         rounding = np.abs(factors * (self.values * self.rounding)[chosen]).max()
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
-        value, shares = factors @ self.values[chosen], self.placed(chosen)
+        value, placed = factors @ self.values[chosen], self.placed(chosen)
         counts = self.n_blocks[chosen].min(), self.degrees(chosen).min()
         shared = ((self.randomisations[:, chosen] @ factors) ** 2).sum()
-        found = self.looked(contrast_of(value, shares @ factors, extra, *counts, rounding, unseen, self.times, shared))
-        if ((shares * factors) ** 2).sum() > rounding**2:  # they vary, and their difference does not
+        found = self.judged(contrast_of(value, placed @ factors, extra, *counts, rounding, unseen, self.times, shared))
+        if ((placed * factors) ** 2).sum() > rounding**2:  # both vary but their difference does not
             found = found._replace(few=0.0)
         if self.events is None or sorted(factors) not in ([1.0], [-1.0, 1.0]):
             return found
@@ -79,36 +79,36 @@ class Estimates:
         return found._replace(plus=found.plus.item(), minus=found.minus.item())
 
     def differences(self, chosen: list[int]) -> Contrast:
-        """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
+        """Return the contrasts θ_i − θ_j of all chosen conditions i and j, as arrays (i, j)."""
         influence, values, degrees = self.placed(chosen), self.values[chosen], self.degrees(chosen)
         extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
         rows, roundings, shared = [], np.abs(self.values * self.rounding)[chosen], self.randomisations[:, chosen]
         for i, value in enumerate(values):
             counts = np.minimum(n_blocks[i], n_blocks), np.minimum(degrees[i], degrees)
-            apart, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
+            pairs, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
             rounding, common = np.maximum(roundings[i], roundings), ((shared[:, [i]] - shared) ** 2).sum(axis=0)
-            rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen, self.times, common))
+            rows.append(contrast_of(value - values, pairs, variance, *counts, rounding, unseen, self.times, common))
         found = Contrast(*(np.stack(np.broadcast_arrays(*column)) for column in zip(*rows, strict=True)))
-        return self._counted(self.looked(found), chosen, chosen)
+        return self._counted(self.judged(found), chosen, chosen)
 
-    def looked(self, found: Contrast) -> Contrast:
-        """Return a contrast as it is judged."""
+    def judged(self, found: Contrast) -> Contrast:
+        """Return a contrast that is judged at one look if the number of blocks was fixed."""
         return found._replace(one_look=self.one_look, fewest=2) if self.one_look else found
 
     def _counted(self, found: Contrast, first: list[int], second: list[int] | None) -> Contrast:
-        """With the units (first, second) in which the events of two conditions differ, or all of them for a share."""
+        """Return a contrast with the counts of units whose events differ (first, second), or of events for a share."""
         if self.events is None:
             return found
         one = self.events[:, first]
         other = self.events[:, second] if second else np.where(one < 0, one, 1 - one)
         both = (one >= 0).T.astype(float) @ (other >= 0)
-        alike = (both > 0) & (both == (one >= 0).sum(axis=0)[:, None]) & (both == (other >= 0).sum(axis=0))
+        paired = (both > 0) & (both == (one >= 0).sum(axis=0)[:, None]) & (both == (other >= 0).sum(axis=0))
         plus, minus = (one == 1).T.astype(float) @ (other == 0), (one == 0).T.astype(float) @ (other == 1)
-        plus, minus = (np.where(alike, each * self.times, np.nan) for each in (plus, minus))
+        plus, minus = (np.where(paired, each * self.times, np.nan) for each in (plus, minus))
         return found._replace(plus=plus, minus=minus, origin=0.0 if second else 0.5)
 
     def _shares(self, chosen: list[int]) -> list[Array]:
-        """Contributions of blocks that are as long as the longest of their stream: what their parts do together."""
+        """Return contributions of equal blocks: shorter ones are summed up to the longest of their stream."""
         lengths = np.broadcast_to(self.lengths, len(self.values)).tolist()
         longest: dict[Any, int] = defaultdict(int)
         for j in chosen:
@@ -117,19 +117,19 @@ class Estimates:
         return [np.add.reduceat(each, np.arange(0, len(each), step)) for each, step in parts]
 
     def placed(self, chosen: list[int]) -> Array:
-        """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
+        """Return the contributions of blocks as (row, condition), where each stream has rows of its own."""
         shares, sizes = self._shares(chosen), defaultdict[Any, int](int)
-        for j, own in zip(chosen, shares, strict=True):
-            sizes[self.streams[j]] = max(sizes[self.streams[j]], len(own))
+        for j, share in zip(chosen, shares, strict=True):
+            sizes[self.streams[j]] = max(sizes[self.streams[j]], len(share))
         starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
         rows = np.zeros((sum(sizes.values()), len(chosen)))
-        for column, (j, own) in enumerate(zip(chosen, shares, strict=True)):
-            # A condition with fewer blocks contributes nothing to the further ones.
-            rows[starts[self.streams[j]] : starts[self.streams[j]] + len(own), column] = own
+        for column, (j, share) in enumerate(zip(chosen, shares, strict=True)):
+            # A condition with fewer blocks contributes 0 to the others.
+            rows[starts[self.streams[j]] : starts[self.streams[j]] + len(share), column] = share
         return rows
 
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
-        """Return draws (draw, condition) of the estimates, by Gaussian multipliers that blocks fix."""
+        """Return draws (draw, condition) of the estimates by the Gaussian multiplier bootstrap, with a fixed seed."""
         drawn = np.tile(self.values[chosen], (count, 1))
         for stream in sorted({self.streams[j] for j in chosen}):
             inside = [place for place, j in enumerate(chosen) if self.streams[j] == stream]
@@ -152,9 +152,9 @@ def contrast_of(
     times: float = 1.0,
     shared: Any = 0.0,
 ) -> Contrast:
-    """Return values with the errors that influence values (row, ...) give; ``extra`` and ``shared`` variance is added.
+    """Return values with errors from influence values (row, ...), and from the variances ``extra`` and ``shared``.
 
-    With ``times`` as many blocks of the same skewness, each block holds a smaller share of the squared error.
+    With ``times`` as many blocks of the same skewness, each block has a smaller share of the squared error.
     """
     squares = influence**2
     alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)
@@ -165,7 +165,7 @@ def contrast_of(
     error = np.sqrt(variance)
     mcse, rounding = error * ~alike / np.sqrt(times), error * alike
     unseen = np.where(alike, unseen, np.inf) * times
-    # Few randomisations tell the shared part: degrees of freedom by Satterthwaite (1946), and fourth powers of normals.
+    # Few randomisations estimate the shared part: degrees of freedom by Satterthwaite (1946), Gaussian fourth moments.
     common = shared / some
     df = degrees / ((1.0 - common) ** 2 + common**2 * np.maximum(degrees, 1.0) / (N_RANDOMISATIONS - 1))
     concentration = ((squares**2).sum(axis=0) / some**2 + 3.0 * common**2 / N_RANDOMISATIONS) / times
@@ -174,7 +174,7 @@ def contrast_of(
 
 
 def estimates_of(accounts: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:
-    """Return the estimates of one measure in some cells; of ``hdi``, of one index."""
+    """Return the estimates of one measure in these cells; for ``hdi``, those of one index."""
     cells = [account.planned.cell for account in accounts]
     streams = [(cell.simulation.seed, account.batch_size) for cell, account in zip(cells, accounts, strict=True)]
     measured = [account.performance for account in accounts]
@@ -190,9 +190,9 @@ def estimates_from(
     index: str | None = None,
     counted: bool = False,
 ) -> Estimates:
-    """Return the estimates of one measure from the performance of each cell, over a population where cells have one.
+    """Return the estimates of one measure from the performance of each cell; errors are over a population if any.
 
-    What is counted is a number or share of events, of which replicates that are all alike say little.
+    A ``counted`` measure is a number or share of events; equal values in all replicates then do not mean no error.
     """
     by_batch = any(p and p.by_batch for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
@@ -204,12 +204,12 @@ def estimates_from(
             continue
         value: Any = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
         share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
-        # Of a population each block is one draw, and replicates within it are not independent.
+        # Each block is one draw of a population, and replicates within it are not independent.
         seen = (p.n_blocks if p.by_batch else p.n_replicates) if counted else np.inf
-        # Beside cells whose batches are one draw each, a cell with fixed points has as many blocks as batches.
+        # If batches of other cells are one draw each, the blocks of a cell with fixed points are its batches, too.
         count = p.n_blocks // N_BLOCKS if by_batch and not p.by_batch else p.n_blocks
         error = HEADS_ROUNDING if of_heads else OWN_ROUNDING
-        if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares
+        if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares loses digits
             error *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(square)
         common = p.randomisation.get(measure, ())
         rows.append((value, share, count, p.remainder.get(measure, 0.0), seen, error, p.block_length, common))

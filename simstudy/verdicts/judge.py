@@ -1,19 +1,19 @@
 """Verdicts on the claims of a design: interval hypotheses, Monte Carlo error, any number of looks, multiplicity.
 
-Every kind of claim comes down to comparisons: an estimate, its MCSE, and the interval in which the claim puts it.
-Against exact theory the MCSE also holds the numerical error of the theory.
-For each comparison there are two p-values, which hold at all looks together: one against the claim (the truth lies
-outside the interval) and one in favour (the truth lies inside; two one-sided tests, Schuirmann 1987).  A claim is
+Every claim consists of comparisons: an estimate, its MCSE, and the interval that the claim states for the true value.
+The MCSE of a comparison with exact theory includes the numerical error of the theory.
+Each comparison has two p-values, valid at all looks together: one against the claim (the truth is outside the
+interval) and one in favour (the truth is inside; two one-sided tests, Schuirmann 1987).  A claim is
 
-- contradicted if, Bonferroni-corrected over its comparisons, some test against it rejects;
-- supported if every test for it rejects (an intersection-union test needs no correction: Berger 1982);
+- contradicted if a p-value against it is below the level, Bonferroni-corrected over its comparisons;
+- supported if all p-values in favour are (an intersection-union test needs no correction: Berger 1982);
 - undecided otherwise.
 
-The level is LEVEL divided by the number of claims of the study (Bonferroni).  Estimates of cells that share data are
-compared with the covariance that the shared replicates give them.
+The level is LEVEL divided by the number of claims of the study (Bonferroni).  Comparisons of cells with common
+replicates use the covariance of their estimates.
 
-On a grid with a domain a claim holds everywhere if it does in every setting that was drawn, which are its comparisons;
-or on average: then settings that were drawn are the replicates, and the spread between them is the error of their mean.
+On a grid with a domain, a claim holds everywhere if it holds in every drawn setting; each setting is a comparison.  Or
+it holds on average; then settings are the replicates, and the variance between them gives the error of their mean.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from simstudy.verdicts.predictions import TheoryByCell
 
 SIMULATED = 0.1
-"""Share of the squared error of a mean over a domain below which more replicates are not asked for."""
+"""More replicates are requested if they cause a larger share of the squared error of a mean over a domain."""
 
 
 def on_grid(
     claim: BaseClaim, design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell
 ) -> tuple[list[int], Selected]:
-    """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
+    """Return the numbers of the cells of the grid of a claim, and its selected cells with estimates and theory."""
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
     found = [accounts[i] for i in positions]
     of = selected_by(claim, found, design.factors[claim.grid])._replace(drawn=tuple(design.grids[claim.grid].domain))
@@ -61,7 +61,7 @@ def on_grid(
 
 
 def selected_by(claim: BaseClaim, accounts: Sequence[CellProgress], factors: tuple[str, ...]) -> Selected:
-    """Cells of a claim in its grid, without theory."""
+    """Return the cells that a claim selects in its grid, without theory."""
     estimates = estimates_of(accounts, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
     diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, ViolatedPairs) else None
@@ -70,7 +70,7 @@ def selected_by(claim: BaseClaim, accounts: Sequence[CellProgress], factors: tup
 
 @singledispatch
 def comparisons_of(claim: BaseClaim, of: Selected) -> Iterator[Comparison]:
-    """Yield what a claim comes down to in the cells that it selects."""
+    """Yield the comparisons of a claim in the cells that it selects."""
     raise NotImplementedError(type(claim).__name__)
 
 
@@ -82,17 +82,17 @@ for _of_one_kind in (
 
 
 def averaged(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
-    """Yield the means of comparisons of one name, each in another setting, with the spread between these as error."""
+    """Yield the mean over settings of comparisons with one name, with the error from the variance between settings."""
     together = defaultdict[str, list[Comparison]](list)
     for each in comparisons:
         together[each.statistic].append(each)
     for statistic, found in together.items():
         values, n, first = np.array([each.estimate for each in found]), len(found), found[0]
         influence = (values - values.mean()) / np.sqrt(n * max(n - 1, 1))
-        # Their number is fixed, so they may have the time at which bounds are tightest; see `evidence.MIXTURE`.
+        # Their number is fixed, so that n may be that of the tightest bounds; see `evidence.MIXTURE`.
         contrast = contrast_of(values.mean(), influence, 0.0, 16 * n, n - 1, unseen=n)._replace(fewest=MIN_SETTINGS)
         noise = sum(each.mcse**2 for each in found) / n**2
-        # Replicates are no remedy where settings differ by more.
+        # More replicates do not help if the variance between settings dominates.
         cells = [cell for each in found for cell in each.cells] if 0.0 < SIMULATED * contrast.mcse**2 < noise else ()
         text = f"mean over {n} settings of {statistic}"
         yield inside(text, contrast, (first.lower, first.upper), first.claimed, cells)
@@ -109,18 +109,18 @@ class Judgement(NamedTuple):
 
 
 def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
-    """Return the verdict on one of so many claims of a study, among which the level is divided."""
+    """Return the verdict on one of ``n_claims`` claims of a study, among which the level is divided."""
     level, on_average = LEVEL / n_claims, claim.holds == "on_average"
     of = of._replace(unnamed=of.drawn if on_average else ())
     comparisons = list(comparisons_of(claim, of._replace(level=level)))
     if len(comparisons) > 1 and isinstance(claim, OptimumSlope):
-        # Each of several comparisons gets its share of what is spent on the levels that may be least.
+        # Comparisons share the part of the level that is spent on confidence sets of the least level.
         comparisons = list(comparisons_of(claim, of._replace(level=level / len(comparisons))))
     return decide(list(averaged(comparisons)) if on_average else comparisons, level)
 
 
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
-    """Return the verdict that comparisons give at a level, and the comparison that decides it."""
+    """Return the verdict of comparisons at a level, and the comparison that decides it."""
     if not comparisons:
         nothing = undecided("", "nothing to compare: no selected cell has both values, or a cell to compare with")
         return Judgement("undecided", NOTHING, nothing, [], level)
@@ -142,7 +142,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell) -> xr.Dataset:
     """Return a verdict on every claim of the design, along ``claim``, and all comparisons, along ``comparison``.
 
-    Theory that ``theory_by_cell`` has is not evaluated again.
+    Theory in ``theory_by_cell`` is not evaluated again.
     """
     judgements, about = {}, {}
     for name, claim in design.claims.items():
@@ -166,7 +166,7 @@ def tabled(
     judgements: Mapping[str, Judgement],
     about: Mapping[str, dict[str, str]] | None = None,
 ) -> xr.Dataset:
-    """Return verdicts and comparisons as labelled tables; ``about`` says of claims on what draws they rest."""
+    """Return verdicts and comparisons as labelled tables; ``about`` has the draws on which each claim depends."""
     verdicts, comparisons = [], []
     for name, judgement in judgements.items():
         claim, level, decisive = claims[name], judgement.level, judgement.decisive
@@ -204,7 +204,7 @@ def _range(numbers: set[int]) -> str:
 
 
 def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, accounts: Sequence[CellProgress]) -> list[int]:
-    """Return the batches that bring the score of each open comparison to a verdict, in all its cells alike."""
+    """Return the number of batches of each cell at which undecided comparisons are expected to be decided."""
     wanted = [account.target for account in accounts]
     by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}
     for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):
@@ -218,7 +218,7 @@ def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, accounts: Seq
             done = max(each.done for each in cells)
             n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
             ratio = anytime_score(judged.level, n_blocks) / anytime_score(float(min(comparison.evidence)), n_blocks)
-            # Cells are compared by the blocks that they have in common: those that lag behind come first.
+            # Comparisons use the blocks that cells have in common: cells with fewer batches come first.
             further = done if min(each.done for each in cells) < done else max(math.ceil(done * ratio**2), done + 1)
             for place, each in zip(places, cells, strict=True):
                 ceiling = -(-each.planned.precision.max_replicates // each.batch_size)

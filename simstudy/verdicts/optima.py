@@ -1,8 +1,8 @@
-"""Where a measure is least along a factor, how sure that is, and how that optimum moves along another factor.
+"""Level of a factor at which a measure is least, with confidence sets, and its slope along another factor.
 
-The vertex of the parabola through the least level and its neighbours is smooth in the means while the least level
-stays the same.  So the slope of an optimum takes it for every level that may be the least (a confidence set of the
-least level), and the worst of the p-values counts (Berger and Boos 1994): a share of the level is spent on that set.
+The vertex of the parabola through the least level and its neighbours is a smooth function of the means for a given
+least level.  So the slope is computed for every level in a confidence set of the least level, and the largest p-value
+is used (Berger and Boos 1994); a share of the level is spent on that set.
 """
 
 import itertools
@@ -19,39 +19,39 @@ from simstudy.verdicts import evidence as ev
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, undecided, within
 from simstudy.verdicts.estimates import Array, Estimates
 
-NEVER = 0.01
-"""Share of draws below which a value of the factor is not among the possible optima."""
-DOUBT = 0.2
-"""Share of the level that is spent on which levels may be least; the rest is for the statistic."""
+POSSIBLE = 0.01
+"""Share of draws below which a level of the factor is not among the possible optima."""
+SPENT = 0.2
+"""Share of the level that is spent on confidence sets of the least levels; the rest is for the slope."""
 CURVED = 2.0
-"""Curvature in MCSE above which a vertex is taken for a smooth function of the means."""
+"""Curvature in MCSE above which a vertex is treated as a smooth function of the means."""
 MOST_WAYS = 512
-"""Ways in which levels may be least beyond which there is no verdict."""
+"""Most combinations of possible least levels for a verdict."""
 
 
 class Profile(NamedTuple):
-    """Least values along a factor, others tuned: levels (x,) and values (x,)."""
+    """Levels (x,) of a factor, and values (x,) of a measure, minimised over the tuned factors."""
 
     levels: Array
     values: Array
 
     @property
     def least(self) -> int:
-        """Number of the level of least value."""
+        """Position of the level with the least value."""
         return int(np.argmin(self.values))
 
     @property
-    def in_sight(self) -> bool:
-        """True if the neighbours of the optimum have a value, so that it is not where values end."""
+    def bracketed(self) -> bool:
+        """True if the neighbours of the least value are known, so that it is not at the end of known values."""
         return bool(np.isfinite(self.values[max(self.least - 1, 0) : self.least + 2]).all())
 
     @property
     def refined(self) -> float:
-        """Vertex of the parabola in ln x through the least value and its neighbours, or the end of the levels."""
+        """Vertex of the parabola in ln x through the least value and its neighbours; at an end, the level itself."""
         x, k, shift = np.log(self.levels), self.least, 0.0
         if 0 < k < len(x) - 1:
             (a, b, c), (fa, fb, fc) = x[k - 1 : k + 2], self.values[k - 1 : k + 2]
-            # Differences from the middle level, as the vertex is that of the parabola through them.
+            # Products of differences from the middle level.
             left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
             with np.errstate(invalid="ignore"):
                 shift = 0.5 * ((b - a) * left - (b - c) * right) / (left - right) if left != right else 0.0
@@ -65,12 +65,12 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
         value = claim.value
         if of.theory is not None:
             columns = [[level(of.estimates.conditions[cell], name) for cell in every_cell] for name in tuning]
-            predicted = told_profile(np.array(columns[0], float), columns[1:], of.theory.values[every_cell])
-            if not predicted.in_sight:
+            predicted = theory_profile(np.array(columns[0], float), columns[1:], of.theory.values[every_cell])
+            if not predicted.bracketed:
                 continue
             value = float(predicted.levels[predicted.least])
-        assert value is not None  # the design refuses a claim with neither
-        # A level without a value is none: the measure is conditional on there being estimates.
+        assert value is not None  # a design without either is refused
+        # Levels without a value are left out: the measure is conditional on estimates that exist.
         cells = [cell for cell in every_cell if np.isfinite(of.estimates.values[cell])]
         text = f"optimal {claim.x} for {claim.measure}{of.place(every_cell[0], *tuning)}"
         bounds = value / claim.ratio, value * claim.ratio
@@ -80,22 +80,22 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
             where = "every level with a value lies" if inside.any() else "no level with a value lies"
             yield undecided(text, f"{where} within the ratio")
             continue
-        apart, values = of.estimates.differences(cells), of.estimates.values[cells]
-        larger = ev.p_above(apart, 0.0)
+        pairs, values = of.estimates.differences(cells), of.estimates.values[cells]
+        larger = ev.p_above(pairs, 0.0)
         best = int(np.argmin(np.where(inside, values, np.inf)))
 
         def confidence(level: float, levels: Array = levels, larger: Array = larger) -> Bounds:
             possible = levels[ev.possible_minima(larger) >= level]
             return float(possible.min()), float(possible.max())
 
-        reasons = (ev.why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~inside).tolist())
+        reasons = (ev.why_no_verdict(pairs.at(far, best)) for far in np.flatnonzero(~inside).tolist())
         why = next(filter(None, reasons), "")
         found, evidence = float(levels[np.argmin(values)]), ev.least_among(inside, larger)
         yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
 
 
 def optimum_shares(of: Selected, along: Sequence[str]) -> Array:
-    """Return the share of draws in which each cell is the least of those that differ ``along`` these alone."""
+    """Return the share of draws in which each cell has the least value among cells that differ only ``along`` these."""
     shares = np.full(len(of.estimates.values), np.nan)
     for group in of.groups(*along):
         draws = of.estimates.draws(group)
@@ -104,8 +104,8 @@ def optimum_shares(of: Selected, along: Sequence[str]) -> Array:
     return shares
 
 
-def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
-    """Return the least values by theory over tuned levels, infinite where a neighbour without theory may be better."""
+def theory_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
+    """Return the theoretical minima over tuned factors; infinite where a neighbour without theory may be smaller."""
     ranks = np.array([np.unique(column, return_inverse=True)[1] for column in tuned]).reshape(len(tuned), len(levels))
     known, distinct, least = np.where(np.isnan(values), np.inf, values), np.unique(levels), []
     for each in distinct:
@@ -117,14 +117,14 @@ def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -
 
 
 class Vertex(NamedTuple):
-    """A possible optimum in ln x, and its derivatives by the measure in cells."""
+    """A possible optimum in ln x, and its derivatives with respect to the measure in cells."""
 
     value: float
     terms: dict[int, float]
 
 
 Path = list[tuple[float, Array, list[int]]]
-"""At each level z of another factor: ln x, rising, and the cells along it."""
+"""For each level z of another factor: ln x in ascending order, and the cells along it."""
 
 
 def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
@@ -141,11 +141,11 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
 
 
 def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comparison:
-    """Compare the slope of optima with that claimed, in the worst of the ways in which levels may be least."""
+    """Return the comparison of the slope of optima with the claim, in the worst case of possible least levels."""
     leverage, log_log = leverages(np.log([z for z, *_ in path])), claim.scale == "log_log"
 
     def slope(vertices: Sequence[Vertex]) -> ev.Contrast:
-        """Return it with the error that derivatives give; certain where all optima lie at ends of their levels."""
+        """Return the slope with its error by the delta method; without error if all optima are at ends."""
         value, terms = 0.0, defaultdict[int, float](float)
         for weight, vertex in zip(leverage, vertices, strict=True):
             value += weight * (vertex.value if log_log else np.exp(vertex.value))
@@ -154,22 +154,22 @@ def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comp
         if terms:
             return of.estimates.combine(terms).moved(value)
         degrees = of.estimates.degrees([*range(len(of.estimates.values))]).min()
-        return of.estimates.looked(ev.Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
+        return of.estimates.judged(ev.Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
 
     least = [int(np.argmin(of.estimates.values[cells])) for *_, cells in path]
     estimated = [_vertex(of.estimates, x, cells, k)[0] for (_, x, cells), k in zip(path, least, strict=True)]
     found, bounds = slope(estimated), within(claim)
-    possible = [_possible(of.estimates, x, cells, DOUBT * of.level / len(path)) for _, x, cells in path]
+    possible = [_possible(of.estimates, x, cells, SPENT * of.level / len(path)) for _, x, cells in path]
     ways = [slope(each) for each in itertools.product(*possible)] if math.prod(map(len, possible)) <= MOST_WAYS else []
     evidence, why = ev.NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
     if ways:
         together = ev.Contrast(*(np.array(column, float) for column in zip(*ways, strict=True)))
         each = ev.evidence_between(together, bounds)
-        evidence = ev.all_hold(ev.Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
+        evidence = ev.all_hold(ev.Evidence(*(np.minimum(p.max(axis=0) / (1.0 - SPENT), 1.0) for p in each)))
         why = next(filter(None, map(ev.why_no_verdict, ways)), "")
 
     def confidence(level: float) -> Bounds:
-        reach = [ev.interval(way, (1.0 - DOUBT) * level) for way in ways]
+        reach = [ev.interval(way, (1.0 - SPENT) * level) for way in ways]
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
     rests_on = tuple(itertools.chain(*(cells for *_, cells in path)))
@@ -188,13 +188,13 @@ def _possible(estimates: Estimates, x: Array, cells: list[int], level: float) ->
             found.append(vertex)
         elif curvature.value > CURVED * curvature.error:
             found.append(vertex._replace(value=float(np.clip(vertex.value, *middles))))
-        else:  # anywhere in its range, so at both ends
+        else:  # anywhere in its range, represented by both ends
             found += [Vertex(float(middle), {}) for middle in middles]
     return found
 
 
 def _vertex(estimates: Estimates, x: Array, cells: list[int], k: int) -> tuple[Vertex, ev.Contrast | None]:
-    """Return the optimum where the level k is least, and the curvature there; at an end it is the level itself."""
+    """Return the optimum if level k is least, and the curvature there; at an end, the level itself and None."""
     if k in (0, len(x) - 1):
         return Vertex(float(x[k]), {}), None
     three, (start, centre, stop) = cells[k - 1 : k + 2], x[k - 1 : k + 2]

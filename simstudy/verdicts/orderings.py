@@ -1,4 +1,4 @@
-"""Does a diversity index order the cells as a measure does? The share of pairs of cells in the wrong order."""
+"""Share of pairs of cells that a diversity index and a measure order differently."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import Evidence, at_most_fail, p_above, p_below
 
 TIE = 1e-9
-"""Values of an index closer than this, relative to the largest, are equal: they differ by rounding alone."""
+"""Values of an index that differ by less, relative to the largest, are treated as equal."""
 SHARE_DRAWS = 999
-"""Draws that give the error of a share of pairs in a figure."""
+"""Number of draws for the error of a share of pairs in a figure."""
 
 
 def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
@@ -34,7 +34,7 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
         evidence = Evidence(*(p[math.floor((claim.at_most + TIE) * n_pairs)] for p in found))
 
         def confidence(level: float, found: Evidence = found, n: int = max(n_pairs, 1)) -> Bounds:
-            """From the last of ever weaker bounds that is contradicted to the first that is supported."""
+            """Return the largest share that is contradicted and the smallest that is supported as bounds."""
             turns = [np.append(holds, True).argmax() / n for holds in (found.against >= level, found.in_favour < level)]
             return float(min(turns)), float(max(turns))
 
@@ -56,7 +56,7 @@ def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]
 
 
 def tied(values: Array) -> Array:
-    """Return values with those that rounding alone tells apart made equal."""
+    """Return values rounded so that those that differ only by rounding errors are equal."""
     unit = TIE * max(np.nanmax(np.abs(values), initial=0.0), np.finfo(float).tiny)
     return np.asarray(np.round(values / unit) * unit)
 

@@ -18,7 +18,7 @@ Moments = dict[str, Prediction | ExactPrediction]
 
 
 class Theory(NamedTuple):
-    """Measures by one theory, averaged over queries, with numerical errors, or the reason why not."""
+    """Measures by one theory, averaged over queries, with numerical errors; or the reason why there are none."""
 
     measures: dict[str, float]
     errors: dict[str, float]
@@ -26,11 +26,11 @@ class Theory(NamedTuple):
 
 
 TheoryByCell = dict[int, dict[str, Theory]]
-"""Predictions of all theories for the planned cells with these identities (`id`)."""
+"""Predictions of all theories by `id` of the planned cell."""
 
 
 def predict(planned: Sequence[PlannedCell], theory_by_cell: TheoryByCell | None = None) -> Iterator[dict[str, Theory]]:
-    """Yield the measures of each cell by each theory; cells that differ in weights alone share moments of heads."""
+    """Yield the measures of each cell by each theory; cells that differ only in weights share moments of heads."""
     theory_by_cell = {} if theory_by_cell is None else theory_by_cell
     waiting = Counter(_moments_of(each) for each in planned if id(each) not in theory_by_cell)
     known: dict[tuple[bool, str], Moments] = defaultdict(dict)
@@ -45,7 +45,7 @@ def predict(planned: Sequence[PlannedCell], theory_by_cell: TheoryByCell | None 
 
 
 def values_of(theories: Iterable[Mapping[str, Theory]], source: str, measure: str) -> np.ndarray:
-    """Predictions of a theory for a measure, one for each cell; NaN where there is none."""
+    """Return the values of a measure by one theory, one for each cell; NaN where there is none."""
     return np.array([float(each[source].measures.get(measure, np.nan)) for each in theories])
 
 
@@ -56,13 +56,13 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell, estimator, combination = planned.cell, planned.cell.estimator, planned.cell.estimator.combination
     reasons = {
-        "theory speaks of Nadaraya-Watson heads with given projections": estimator.learner.kind != "nadaraya_watson",
+        "theory is known for Nadaraya-Watson heads with given projections": estimator.learner.kind != "nadaraya_watson",
         "regression is code of the user's own, of which no closed form is known": "regression" in dict(cell.own),
         "": cell.functions is not None,
         f"{' and '.join(cell.population)} are a population: theory holds for given ones": cell.population,
         "heads are redrawn in every replicate: theory holds for given heads": cell.heads.redrawn,
         "projected keys are normalised: theory holds for raw ones": estimator.key_scale == "normalised",
-        "theory speaks of products of softmax kernels only": combination.kind == "product" and not estimator.plain,
+        "for products, theory needs softmax kernels": combination.kind == "product" and not estimator.plain,
         "weights are fitted in every replicate: theory holds for given weights": combination.kind == "fitted",
     }
     outside = next((reason for reason, applies in reasons.items() if applies), "")
@@ -74,7 +74,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         return Theory(numbers, {}, "" if numbers else f"the study has no {name} theory for it")
     if name == "exact" and not estimator.plain:
         if estimator.mask.kind != "none":
-            return Theory({}, {}, "the rate of empty windows is that of queries which see all keys")
+            return Theory({}, {}, "the rate of empty windows is known only without a mask")
         rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, reason)
     if name not in known:

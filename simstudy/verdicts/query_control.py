@@ -1,10 +1,10 @@
 """Theory as a control variate over the query points of a population.
 
-In draw g of the query points let θ_g be a measure by simulation and L_g the average of L, leading order in n, damped
-where few keys are near.  The population value is estimated by the mean of θ_g − c_g (L_g − E L), with E L by randomised
-quasi-Monte Carlo and c_g the slope of θ on L by the other draws (Avramidis and Wilson 1993): each term has the right
-expectation whatever L is.  L is cut to what the error of an average of outcomes can be, so that it has a mean, and left
-off a measure where its own draws miss that mean by far.  Errors of E L pair: all cells have the same random points.
+For draw g of the query points, θ_g is a measure by simulation and L_g the average of L, damped leading-order theory.
+The population value is estimated by the mean of θ_g − c_g (L_g − E L), with E L by randomised quasi-Monte Carlo and c_g
+the slope of θ on L in the other draws (Avramidis and Wilson 1993).  Each term is unbiased for any L.  L is truncated so
+that its mean exists, at the largest error of an average of outcomes.  A measure has no control if the mean of L in its
+draws is far from E L.  Errors of E L are paired, as all cells use the same random points.
 """
 
 import functools
@@ -30,33 +30,33 @@ Array = NDArray[np.float64]
 CONTROLLED = tuple(name for name in MEASURES if name != "effective_heads")
 """Measures that are averages over queries."""
 LOG2_FEWEST, LOG2_MOST = 6, 12
-"""Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
+"""Points of one randomisation, doubled until the error of E L is small or the work too large."""
 WORK = 3e6
-"""Most pairs of heads times points times squared terms of m, or a tenth of the features, of one cell: some seconds."""
+"""Most work for one cell, some seconds: pairs of heads × points × squared terms of m, or a tenth of the features."""
 COUNTS = 0.25
-"""Share of the error of a measure above which that of E L counts."""
+"""Share of the error of a measure above which the error of E L is not small."""
 CUT = 16.0
-"""An average of outcomes errs by no more than some four standard deviations of them: L is cut at their square."""
+"""Squared errors L are truncated at this multiple of the mean square of outcomes: four standard deviations."""
 FARTHEST = 6.0
-"""Standard errors by which L at the draws may miss its expectation: beyond, points count that draws have not met."""
+"""Most standard errors between the mean of L in draws and E L; beyond, E L depends on points that draws lack."""
 AT_ONCE, NUMBERS = 1 << 13, 1 << 24
-"""Most query points, and numbers, that theory is evaluated at together, which bounds memory."""
+"""Most query points, and numbers, for which theory is evaluated at once, to limit memory."""
 
 
 class QueryControl:
-    """Takes theory off the measures of cells.
+    """Subtracts the control variate from the measures of cells.
 
-    Where theory takes too long for one cell of a grid it is left off all of them: cells are compared with one another,
-    and what query points do to two cells alike cancels only if it is in both or neither.
+    If theory takes too long for one cell of a grid, no cell of that grid has a control.  Common effects of query
+    points cancel in a comparison of two cells only if both have a control or neither has.
     """
 
     def __init__(self, planned: Sequence[PlannedCell] = ()) -> None:
         slow = {each.grid for each in planned if applies(each.cell) and _log2_most(each.cell) < LOG2_FEWEST}
-        self._left_off = {each.cell for each in planned if each.grid in slow}
+        self._excluded = {each.cell for each in planned if each.grid in slow}
 
     def __call__(self, cell: Cell, performance: Performance, first: int = 0) -> Performance:
-        """Return the performance of a cell, by batches from the ``first`` on, as the control leaves it."""
-        most = _log2_most(cell) if applies(cell) and cell not in self._left_off else 0
+        """Return the performance of a cell, in batches from the ``first`` on, with the control applied."""
+        most = _log2_most(cell) if applies(cell) and cell not in self._excluded else 0
         if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
             return performance
         points = query_points(cell.in_batch(first, performance.n_blocks)).reshape(-1, cell.data.n_features)
@@ -72,15 +72,15 @@ class QueryControl:
 @functools.lru_cache(maxsize=1024)
 def _expected(cell: Cell, log2: int) -> dict[str, Array]:
     queries = cell.queries.queries
-    assert isinstance(queries, GaussianQueries)  # others are no population
+    assert isinstance(queries, GaussianQueries)  # other queries have no population
     points = _normal_points(cell.data.n_features, 2**log2).reshape(N_RANDOMISATIONS, 2**log2, -1)
-    half = 2 ** (log2 - 1) if log2 > LOG2_FEWEST else 0  # of the points that fewer have as well
+    half = 2 ** (log2 - 1) if log2 > LOG2_FEWEST else 0  # points whose mean is known
     values = _theory(cell, queries.scale * points[:, half:].reshape(-1, cell.data.n_features))
     means = {name: each.reshape(N_RANDOMISATIONS, -1).mean(axis=1) for name, each in values.items()}
     return {name: (each + _expected(cell, log2 - 1)[name]) / 2 if half else each for name, each in means.items()}
 
 
-# All cells of a study ask for the same ones.
+# Cached, as all cells of a study use the same points.
 @functools.lru_cache(maxsize=16)
 def _normal_points(n_features: int, count: int) -> Array:
     seeds = map(np.random.default_rng, range(N_RANDOMISATIONS))
@@ -95,7 +95,7 @@ def _log2_most(cell: Cell) -> int:
 
 
 def applies(cell: Cell) -> bool:
-    """True if leading order is derived for a cell whose query points alone are a population, and pays."""
+    """True if the query points of a cell are its only population, and leading order is derived for it and useful."""
     estimator = cell.estimator
     return (
         cell.population == ("queries",)
@@ -113,13 +113,13 @@ def applies(cell: Cell) -> bool:
 
 
 def _theory(cell: Cell, points: Array) -> dict[str, Array]:
-    """L at each point, 0 where rounding leaves no number: a function of the point in any case, and a bounded one."""
+    """Return L at each point, a bounded function of the point; 0 where it is not finite."""
     data, product = cell.data, cell.estimator.combination.kind == "product"
-    # Mean square of outcomes at standard normal keys, which are the same for all cells.
+    # Mean square of outcomes at standard normal keys, equal for all cells.
     keys = _normal_points(data.n_features, 2**LOG2_FEWEST)
     mean_square = data.noise_sd**2 + (regression_function(data.regression, data.n_features)(keys) ** 2).mean()
     weights = np.ones(1) if product else np.array(cell.weights)
-    # What heads do is the same whatever combines them, and cells that differ in this follow one another.
+    # Predictions of heads do not depend on their combination; they are cached for consecutive cells.
     uniform = cell.estimator.model_copy(update={"combination": KnownCombination(kind="uniform")})
     heads = cell if product else cell.model_copy(update={"estimator": uniform})
     parts, at_once = [], max(1, min(AT_ONCE, NUMBERS // (data.n_features * cell.heads.n_heads**2)))
@@ -143,15 +143,15 @@ def _of_heads(cell: Cell, points: bytes) -> Prediction:
 
 
 def controlled_by(performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]) -> Performance:
-    """Return measures less L by draw, with E L by randomisation."""
+    """Return the performance with L subtracted; ``drawn`` has L by draw, ``expected`` E L by randomisation."""
     fields = ("estimate", "mcse", "contribution", "widening", "randomisation")
     changed: dict[str, Any] = {name: dict(getattr(performance, name)) for name in fields}
     for name in CONTROLLED:
         share, raw = performance.contribution[name], float(performance.mcse[name])
-        # Draws must show what L averages to, not only points that it hardly tells apart: no slope reaches so far.
+        # The mean of L in draws must be near E L; a slope cannot be extrapolated further.
         farthest = FARTHEST * drawn[name].std(ddof=1) / np.sqrt(len(drawn[name]))
-        shown = abs(drawn[name].mean() - expected[name].mean()) <= farthest
-        if not (np.isfinite(share).all() and raw > 0.0 and shown):
+        near = abs(drawn[name].mean() - expected[name].mean()) <= farthest
+        if not (np.isfinite(share).all() and raw > 0.0 and near):
             continue
         unit, of_mean = (np.sqrt(n * (n - 1)) for n in (len(share), N_RANDOMISATIONS))
         points = (expected[name] - expected[name].mean()) / of_mean
@@ -166,10 +166,10 @@ def controlled_by(performance: Performance, drawn: dict[str, Array], expected: d
 
 
 def _slopes(values: Array, control: Array, variance: float) -> Array:
-    """Slope of the values on the control with each pair left out in turn; 0 where the control does not vary.
+    """Return the slope of values on the control with each pair left out in turn; 0 where the control does not vary.
 
-    The variance is that of what is taken for the mean of the control.  It is a ridge: with it, the slope is that of
-    least error of a mean of so many values.
+    ``variance`` is that of the estimated expectation of the control.  As a ridge, it makes the error of the mean of the
+    controlled values least.
     """
     n, x, y = len(values), control - control.mean(), values - values.mean()
     square = (x * x).sum() - n / (n - 1) * x * x

@@ -18,7 +18,7 @@ from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
 from simstudy.verdicts.judge import comparisons_of, decide, holm, judge, judge_claim, selected_by
-from simstudy.verdicts.optima import DOUBT
+from simstudy.verdicts.optima import SPENT
 from simstudy.verdicts.predictions import Theory
 
 
@@ -155,7 +155,7 @@ def test_decision__falls_at_the_level_by_the_surest_against_and_the_least_sure_i
 
 def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_may_be_least():
     """At the level a second level may not be least; at its share of it, it may, and the interval is wider."""
-    p_value = LEVEL * DOUBT / 2 / 2**0.5 / 4  # of one of five levels against the least
+    p_value = LEVEL * SPENT / 2 / 2**0.5 / 4  # of one of five levels against the least
     gap = 0.01 * 2**0.5 * float(students_of(anytime_score(p_value, N_BLOCKS), 0.0, N_BLOCKS - 1))
     x, curved = 2.0 ** np.arange(5), 20.0 * (np.arange(5) - 2.3) ** 2
     levels = [{"z": z, "x": each, "h": k} for z in (2.0, 8.0) for each in x for k in range(2)]

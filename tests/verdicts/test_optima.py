@@ -13,7 +13,7 @@ from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
 from simstudy.verdicts.judge import decide
-from simstudy.verdicts.optima import DOUBT, MOST_WAYS, Profile, optima, optimum_shares, optimum_slopes, told_profile
+from simstudy.verdicts.optima import MOST_WAYS, SPENT, Profile, optima, optimum_shares, optimum_slopes, theory_profile
 from simstudy.verdicts.orderings import violated_share, violations, wrong_pairs
 
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
@@ -101,17 +101,17 @@ def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
     assert len(list(optima(stated, of(estimates, chosen, ends)))) == 2
 
 
-def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
+def test_theory_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
     levels, bandwidths = np.repeat([1.0, 2.0, 4.0], 3), [0.5, 0.7, 1.0] * 3
     values = np.array([3.0, 2.0, 2.5, np.nan, 1.0, 1.5, np.nan, 2.0, 1.8])
-    profile = told_profile(levels, [bandwidths], values)
+    profile = theory_profile(levels, [bandwidths], values)
     # At level 2 the least stands beside a gap; at level 4 it does not.
     np.testing.assert_array_equal(profile.values, [2.0, np.inf, 1.8])
-    assert not profile.in_sight
-    whole = told_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
+    assert not profile.bracketed
+    whole = theory_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
     np.testing.assert_array_equal(whole.values, [2.0, 1.0, 1.8])
-    assert whole.in_sight and whole.least == 1
-    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [2.5, 1.5, 1.8])
+    assert whole.bracketed and whole.least == 1
+    np.testing.assert_array_equal(theory_profile(levels[::3], [], values[2::3]).values, [2.5, 1.5, 1.8])
 
 
 def test_optimum_shares__are_how_often_a_cell_is_least():
@@ -227,12 +227,12 @@ def test_slope_of_sure_optima__has_the_evidence_of_its_derivatives(scale):
     assert found.mcse == pytest.approx(expected.mcse, rel=1e-5)
     # The share of the level that is spent on which levels may be least is taken off both.
     ends = value - 4 * expected.mcse, value + 4 * expected.mcse
-    assert found.evidence.in_favour == pytest.approx(p_above(expected, ends[0]) / (1 - DOUBT), rel=1e-3)
-    assert found.confidence(0.01) == pytest.approx(interval(expected, 0.01 * (1 - DOUBT)), rel=1e-5)
+    assert found.evidence.in_favour == pytest.approx(p_above(expected, ends[0]) / (1 - SPENT), rel=1e-3)
+    assert found.confidence(0.01) == pytest.approx(interval(expected, 0.01 * (1 - SPENT)), rel=1e-5)
     for sign, p in ((1, p_below), (-1, p_above)):  # outside on either side
         bound = expected.value + sign * 4 * expected.mcse
         outside = slope(profiles_in(profiles), bound + sign * 0.1, 0.1, scale)
-        assert outside.evidence.against == pytest.approx(2 * p(expected, bound) / (1 - DOUBT), rel=1e-3)
+        assert outside.evidence.against == pytest.approx(2 * p(expected, bound) / (1 - SPENT), rel=1e-3)
 
 
 @pytest.mark.parametrize("in_doubt, lowest, highest", [
@@ -244,7 +244,7 @@ def test_slope_of_optima_in_doubt__is_judged_in_the_worst_way(in_doubt, lowest, 
     of = profiles_in([SURE, in_doubt])
     low, high = slope(of).confidence(0.01)
     # Where a place has no error of its own, that of the sure optimum remains.
-    below, above = interval(derived(lambda v: -place(v) / 2.0, SURE, ERROR), 0.01 * (1 - DOUBT))
+    below, above = interval(derived(lambda v: -place(v) / 2.0, SURE, ERROR), 0.01 * (1 - SPENT))
     assert lowest is None or low == pytest.approx(lowest / 2.0 + below, rel=1e-5)
     assert highest is None or high == pytest.approx(highest / 2.0 + above, rel=1e-5)
     # At a bound on either side the worst of the ways is as certain as the level.
@@ -265,7 +265,7 @@ def test_optimum_at_an_end__is_certain_and_levels_that_may_be_least_have_their_s
     # A fifth of the level, divided over the levels along which it moves.
     of = profiles_in([SURE, [4.0, 1.0, 1.04, 4.0, 9.0]])
     p = possible_minima(p_above(of.estimates.differences([5, 6, 7, 8, 9]), 0.0))[2]
-    wide, narrow = (slope(of._replace(level=each * p * len(Z) / DOUBT)).confidence(0.01) for each in (0.99, 1.01))
+    wide, narrow = (slope(of._replace(level=each * p * len(Z) / SPENT)).confidence(0.01) for each in (0.99, 1.01))
     assert wide[1] > narrow[1] + 1e-4
 
 

@@ -14,7 +14,7 @@ from simstudy.design.measures import THEORIES, coordinates_of
 from simstudy.report.figures import shared
 from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look, by_source
 from simstudy.report.labels import COVERAGE, INDEX_NAMES, THEORY_NAMES, measure_name, number, setting_name
-from simstudy.verdicts.optima import NEVER, Profile, told_profile
+from simstudy.verdicts.optima import POSSIBLE, Profile, theory_profile
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
@@ -103,10 +103,10 @@ def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
         values = {source: by_source(cells, figure.y, source)[inside] for source in ("empirical", *THEORIES)}
         if not np.isfinite(values["empirical"]).any():
             continue
-        possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= NEVER]
+        possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= POSSIBLE]
         tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
-        profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
-        predicted = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
+        profiles = {source: theory_profile(levels, tuned, values[source]) for source in THEORIES}
+        predicted = {name: profile.refined if profile.bracketed else np.nan for name, profile in profiles.items()}
         known, distinct = np.where(np.isnan(values["empirical"]), np.inf, values["empirical"]), np.unique(levels)
         optimum = Profile(distinct, np.array([known[levels == each].min() for each in distinct])).refined
         found.append(Place(float(x), optimum, min(possible), max(possible), predicted))
@@ -146,7 +146,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     shared.label_y(drawn, f"best {setting_name(figure.over)}")
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
-    sets = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
+    sets = f"bars: levels that are best in {POSSIBLE:.0%} or more of the draws from the joint distribution of estimates"
     entries: Entries = [(RING, text), ({"marker": "|", "markersize": 10, "linestyle": ""}, sets)]
     with_theory = [source for source in THEORIES if source in shared.drawn_in(drawn)]
     entries += [(THEORY_LINES[each], f"line: {THEORY_NAMES[each]}, where it has an optimum") for each in with_theory]
