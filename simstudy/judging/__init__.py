@@ -1,1 +1,1 @@
-"""Verdicts on anybody's numbers: a table of units and conditions, claims, and the engine that judges studies."""
+"""Verdicts on a user's own numbers: a table of units and conditions, and claims on its means."""

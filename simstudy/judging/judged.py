@@ -1,6 +1,6 @@
-"""Verdicts on claims about a table of numbers: `simstudy.judge`, the claims that it takes, and what it returns.
+"""Verdicts on claims about a table of numbers: `simstudy.judge`, its claims, and its results.
 
-Claims are the records of designs, of a mean under conditions instead of a measure in cells.
+Claims are those of designs, on means under conditions instead of measures in cells.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ from simstudy.verdicts.evidence import Contrast, interval
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
 
 DOUBLINGS, STEPS = 14, 64
-"""Of the number of units, beyond which none is named; and steps in each of them."""
+"""Most doublings of the number of units that are forecast, and steps within each doubling."""
 GRID = "numbers"  # the conditions of the table
 _FIXED: dict[str, Any] = {
     "grid": (Literal["numbers"], GRID),
@@ -54,7 +54,7 @@ _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
     designed.Optimum: {"value": (Positive, ...), "source": (None, None)},
     designed.ViolatedPairs: {"against": (Line, ...)},
 }
-"""Kinds of claims, and their entries that differ from those of designs: no theory, no diversity index."""
+"""Kinds of claims and their entries that differ from those of designs: no theory, no diversity index."""
 _KINDS = tuple(
     create_model(kind.__name__, __base__=kind, __doc__=kind.__doc__, **_FIXED, **changed)
     for kind, changed in _CHANGED.items()
@@ -63,14 +63,14 @@ OwnClaim: Any = Annotated[Union[_KINDS], Field(discriminator="kind")]  # noqa: U
 
 
 class ClaimsFile(Record):
-    """A file of claims: which columns of the numbers are what, and claims by name."""
+    """A file of claims: the roles of columns of the numbers, and claims by name."""
 
     numbers: Columns = Columns()
     claims: Annotated[dict[Name, OwnClaim], Field(min_length=1)]
 
 
 def read_claims(claims: Any) -> tuple[str, ClaimsFile]:
-    """Read a file of claims, its text, tables by name, or a `simstudy.Study`; return what messages call it, and it."""
+    """Return the name of claims in messages, and the claims, from a file, its text, tables, or a `simstudy.Study`."""
     place = "claims"
     if isinstance(claims, Mapping):
         within = isinstance(stated := claims.get("claims"), Mapping) and "kind" not in stated
@@ -89,7 +89,7 @@ def read_claims(claims: Any) -> tuple[str, ClaimsFile]:
 def require_answerable(
     place: str, claims: Mapping[str, BaseClaim], conditions: Sequence[Coordinates]
 ) -> dict[str, list[list[int]]]:
-    """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
+    """Return the groups of conditions that each claim compares; DesignError if it names none of these conditions."""
     factors = tuple(conditions[0])
     grid, compared = PlannedGrid(factors, conditions, selectable=factors), {}
     for reference in refer({GRID: grid}, {f"claims.{name}": claim for name, claim in claims.items()}, place):
@@ -107,30 +107,30 @@ def require_answerable(
 
 
 class Verdicts:
-    """Result of `simstudy.judge`, shown as a table by Python and by notebooks.
+    """Result of `simstudy.judge`; Python and notebooks show it as a table.
 
     Attributes
     ----------
     dataset : xarray.Dataset
         Verdicts along ``claim`` and comparisons along ``comparison``, each variable with its meaning.
     n_units, n_dropped : int
-        Units that were judged, and those left out of a comparison as they lack a number of it.
+        Number of units in any comparison, and of units left out of a comparison for lack of a number.
     factors : tuple of str
-        What tells conditions apart.
+        Names of the factors whose levels are the conditions.
     independent : str
-        What is independent of one another: "unit" or "cluster".
+        What is independent: "unit" or "cluster".
     looks : str
         At how many looks verdicts hold: "one look" or "any number of looks".
     """
 
-    def __init__(self, dataset: xr.Dataset, table: Table, used: NDArray, missing: NDArray, doubtful: int) -> None:
-        self._used, self._missing, self._table, self._doubtful = used, missing, table, doubtful
+    def __init__(self, dataset: xr.Dataset, table: Table, used: NDArray, missing: NDArray, unsure: int) -> None:
+        self._used, self._missing, self._table, self._unsure = used, missing, table, unsure
         self.dataset, self.n_units, self.n_dropped = dataset, int(used.sum()), int(missing.any(axis=1).sum())
         self.factors, self.independent = tuple(table.conditions[0]), table.independent
         self.looks = "one look" if table.one_look else "any number of looks"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
+        """Return a row for each claim: verdict, estimate, error, intervals, p-values, and units still needed."""
         of_designs = ["origin", "representative_statistic", "verdict_draws", "these_draws"]
         frame = verdict_frame(self.dataset).set_index("claim").drop(columns=of_designs)
         frame.columns = [name.removeprefix("verdict_") for name in frame.columns]
@@ -142,17 +142,17 @@ class Verdicts:
 
     @property
     def lines(self) -> list[Any]:
-        """Verdicts as text, rounded to what their errors allow."""
+        """Verdicts as text, with numbers rounded according to their errors."""
         return verdict_lines(self.dataset)
 
     @property
     def summary(self) -> list[str]:
-        """How many units and conditions there are, and how many claims got which verdict."""
+        """Numbers of units and conditions, and of claims by verdict, as lines of text."""
         size, table = counted(self.n_units, "unit"), self._table
         if self.independent != "unit":
             size += f" in {counted(len(np.unique(table.clusters[self._used])), self.independent)}"
         size += f", {counted(len(conditions := table.conditions), 'condition')}"
-        # A column of numbers that should be no condition shows, where there are few.
+        # If there are few, their names show a column that is not meant as a condition.
         if len(conditions) <= 6 and len(conditions[0]) == 1:
             size += f" ({', '.join(level_name(level) for each in conditions for level in each.values())})"
         if self.n_dropped:
@@ -163,7 +163,7 @@ class Verdicts:
 
     @property
     def cost(self) -> str:
-        """How many looks verdicts hold at, and how much longer that makes the intervals of means."""
+        """Text on the number of looks at which verdicts hold, and how much longer that makes intervals of means."""
         count, level = len(np.unique(self._table.clusters[self._used])), LEVEL / max(self.dataset.sizes["claim"], 1)
         any_looks = Contrast(0.0, 1.0, count, count - 1, 0.0, 0.0)
         ratio = interval(any_looks, level)[1] / interval(any_looks._replace(one_look=level, fewest=2), level)[1]
@@ -173,15 +173,15 @@ class Verdicts:
             return f'Verdicts hold at {self.looks}: {are} at one look (looks = "one").'
         would = f"intervals of means would be {long}" if math.isfinite(ratio) else fewest
         held = f"Verdicts hold at {self.looks}, at as many units as were fixed before; at any number of looks {would}."
-        few = f" In {counted(self._doubtful, 'comparison')} units are too few or too skewed for Student's t."
-        return held + few * bool(self._doubtful)
+        few = f" In {counted(self._unsure, 'comparison')} units are too few or too skewed for Student's t."
+        return held + few * bool(self._unsure)
 
     @property
     def wanted(self) -> list[str]:
-        """How many units more, to two digits, would probably decide each claim that is open, in a line each."""
+        """Lines with the number of further units, to two digits, that would probably decide each undecided claim."""
         lines, found = [], self.dataset
         for units, claim in zip(found.further_units.values.tolist(), found.claim.values, strict=True):
-            if not units > 0.0:  # decided, or nobody can tell
+            if not units > 0.0:  # decided, or unknown
                 continue
             units += self.n_units * bool(self._table.one_look)
             step = 1 if math.isinf(units) else 10 ** max(math.floor(math.log10(units)) - 1, 0)
@@ -214,44 +214,44 @@ def judge(
     missing: Literal["refuse", "drop"] | None = None,
     looks: Literal["any", "one"] | None = None,
 ) -> Verdicts:
-    """Judge claims on numbers of your own: one for each unit (replicate, task, seed, question) and condition.
+    """Judge claims on your own numbers, one for each unit (replicate, task, seed, question) and condition.
 
-    Conditions are compared unit by unit.  Each claim is supported, contradicted or undecided; that any of them is
-    wrong has probability 5 % at most, also if you add units and judge again, as often as you like.
+    Conditions are paired by unit.  Each claim is supported, contradicted or undecided.  The probability that any
+    verdict is wrong is at most 5 %, also if units are added and claims judged again, any number of times.
 
     Parameters
     ----------
     numbers : data frame of pandas, polars or another library that narwhals knows, or mapping
-        A frame with a row for each unit and a column for each condition, the levels of its columns being factors; or,
-        if ``value`` is given, with a row for each unit and condition.  Arrays by the name of the condition.
+        A frame with a row for each unit and a column for each condition, where levels of columns are factors; or, if
+        ``value`` is given, with a row for each unit and condition.  Or a mapping of conditions to arrays.
     claims
-        Claims by name, each with its ``kind`` and entries as in designs, without ``grid``
-        and ``measure``; or a file or text of TOML with tables ``[claims.NAME]``, or a `simstudy.Study` with claims.
+        Claims by name, each with its ``kind`` and the entries of designs except ``grid`` and
+        ``measure``; or a file or text of TOML with tables ``[claims.NAME]``, or a `simstudy.Study` with claims.
     unit
         Column of units; by default rows are units.
     value
         Column of numbers, in a frame with a row for each unit and condition.
     factors
-        Columns that tell conditions apart in such a frame; by default all others.
+        Columns whose values are the conditions in such a frame; by default all other columns.
     cluster
-        Column or level with equal names for units that are not independent of one another.
+        Column or level of the index with one name for all units that depend on one another.
     missing
-        "refuse", the default, or "drop": what to do with a unit that lacks a number.
+        "refuse", the default, or "drop", which leaves out units that lack a number of a comparison.
     looks
-        "any", the default; or "one", if the number of units was fixed before the only look at them.  Then means have
-        Student's intervals, shares of events (numbers 0 and 1) exact ones, and differences of shares McNemar's test.
+        "any", the default; or "one", if the number of units was fixed before a single look.  Then Student's t is used
+        for means, exact intervals for shares of events (numbers 0 and 1), McNemar's test for their differences.
 
     Returns
     -------
     Verdicts
-        A table, with ``to_dataframe()``, ``comparisons()`` and ``dataset``.
+        Shown as a table, with ``to_dataframe()``, ``comparisons()`` and ``dataset``.
 
     Raises
     ------
     DesignError
-        With every mistake in the claims.
+        If claims have mistakes; it names all of them.
     UserError
-        If the numbers are no such table, or some are missing or infinite.
+        If the numbers are not such a table, or numbers are missing or infinite.
     """
     place, stated = read_claims(claims)
     given = {"unit": unit, "value": value, "factors": factors, "cluster": cluster, "missing": missing, "looks": looks}
@@ -259,18 +259,18 @@ def judge(
 
 
 def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any]) -> Verdicts:
-    """Return verdicts on claims as stated; what is given of columns goes before what is stated."""
+    """Return verdicts on a file of claims; roles of columns in ``given`` override those of the file."""
     table = table_of(numbers, validated(Columns, stated.numbers.model_dump() | dict(given), place="judge"))
     used, missing = np.zeros(len(table.units), bool), np.zeros(table.values.shape, bool)
-    judgements, further, n_claims, doubtful = {}, [], len(stated.claims), 0
+    judgements, further, n_claims, unsure = {}, [], len(stated.claims), 0
     table = table._replace(one_look=table.one_look / n_claims)
     for name, groups in require_answerable(place, stated.claims, table.conditions).items():
         claim, found = stated.claims[name], numbers_of(table, groups)
         used, missing = used | found.used, missing | found.missing
         judgement = judgement_of(claim, found.estimates, n_claims)
         further.append(_further(claim, found, judgement, n_claims))
-        doubtful += sum(bool(each.reason) for each in judgement.comparisons)
-        # Reasons speak of units or clusters, which the engine calls blocks.
+        unsure += sum(bool(each.reason) for each in judgement.comparisons)
+        # In reasons, units or clusters take the place of blocks.
         bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
         worded = []
         for each in (judgement.decisive, *judgement.comparisons):
@@ -280,17 +280,17 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
                 reason = f"outside, but what contradicts is corrected for {bounds} bounds"
             worded.append(each._replace(reason=reason))
         judgements[name] = judgement._replace(decisive=worded[0], comparisons=worded[1:])
-    meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
+    meaning = "units more that would probably decide the claim, if all means were as estimated; 0 if it is decided"
     meaning += ", NaN if its errors are too uncertain to tell"
     units = xr.Variable("claim", np.ceil(further), {"long_name": meaning, "units": "1"})
     dataset = tabled(stated.claims, judgements).assign(further_units=units)
     for column in dataset.data_vars.values() if table.one_look else ():
         column.attrs["long_name"] = column.attrs["long_name"].replace("at all looks together", "at one look")
-    return Verdicts(dataset, table, used, missing, doubtful)
+    return Verdicts(dataset, table, used, missing, unsure)
 
 
 def judgement_of(claim: BaseClaim, estimates: Estimates, n_claims: int) -> Judgement:
-    """Return the verdict on one of so many claims, by the engine that judges designs."""
+    """Return the verdict on one of ``n_claims`` claims, by the tests that are used for designs."""
     chosen = [i for i, levels in enumerate(estimates.conditions) if selected(levels, claim.where)]
     diversity = None
     if isinstance(claim, ViolatedPairs):  # the levels of a factor, as estimates without error
@@ -303,13 +303,13 @@ def judgement_of(claim: BaseClaim, estimates: Estimates, n_claims: int) -> Judge
 
 
 def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> float:
-    """Units more that probably decide a claim, infinite beyond 2^`DOUBLINGS` times as many.
+    """Return the number of further units that probably decide a claim, infinite beyond 2^`DOUBLINGS` times as many.
 
-    Where few units hold much of the squared error, none knows how large it will be: NaN.
+    It is NaN if a few units have much of the squared error, which cannot be forecast then.
     """
     if now.verdict != "undecided":
         return 0.0
-    # Of units that are all alike, or skewed, it is known what more of them would say.
+    # A forecast is possible for equal and for skewed units.
     reasons = (each.reason for each in (now.decisive, *now.comparisons))
     if any(reason and not reason.startswith(("all ", "blocks are")) for reason in reasons):
         return math.nan
@@ -323,8 +323,8 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
 
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
-    """Write a page that draws each claim in its interval, with the digests of its sources; return its path."""
-    from simstudy.report.page import template  # which takes a tenth of a second to import
+    """Write a page with each estimate and its claimed interval, and digests of its sources; return its path."""
+    from simstudy.report.page import template  # slow to import
 
     digests = [(each.name, hashlib.sha256(read_regular(each, 1 << 32)).hexdigest()) for each in sources]
     study = {

@@ -1,4 +1,4 @@
-"""One number for each unit and condition, whatever table holds them, as estimates that the engine judges."""
+"""Tables with one number for each unit and condition, and estimates of their means."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,20 +19,20 @@ from simstudy.errors import UserError, printable
 from simstudy.verdicts.estimates import Estimates
 
 SMALLEST, LARGEST = 1e-60, 1e100
-"""Magnitudes of numbers between which sums of powers neither vanish nor overflow."""
+"""Magnitudes of numbers between which sums of powers neither underflow nor overflow."""
 MANY = 8
-"""Rows from which successive integers are no coincidence, and conditions from which one row each is a mistake."""
+"""Least rows of successive integers that are taken for row numbers; most conditions that may have one row each."""
 MOST = 20_000
-"""Conditions beyond which nobody waits for a verdict."""
+"""Most conditions of a table, for computing time."""
 
 
 class Columns(Record):
-    """Which columns of a table are what; in a file of claims the table [numbers].
+    """Roles of the columns of a table; in a file of claims, the table [numbers].
 
-    ``unit`` names the task, seed or question.  ``value`` is the column of numbers, of a table with a row for each unit
-    and condition, and ``factors`` tell conditions apart, by default all others.  Units with equal names in ``cluster``
-    are not independent.  "drop" leaves out units that lack a number, of comparisons with it.  ``looks`` is "one" if the
-    number of units was fixed beforehand.
+    ``unit`` names the task, seed or question.  In a table with a row for each unit and condition, ``value`` is the
+    column of numbers, and ``factors`` are those that define conditions, by default all others.  Units with the same
+    name in ``cluster`` are dependent.  With missing = "drop", a unit is left out of comparisons for which it lacks a
+    number.  ``looks`` is "one" if the number of units was fixed beforehand.
     """
 
     unit: Line | None = None
@@ -44,7 +44,7 @@ class Columns(Record):
 
 
 class Table(NamedTuple):
-    """Numbers (unit, condition), NaN where a unit has none; units of one of the ``clusters`` (unit,) are dependent."""
+    """Numbers (unit, condition), NaN where missing; units with the same entry of ``clusters`` (unit,) are dependent."""
 
     conditions: Sequence[Coordinates]
     units: pd.Index
@@ -52,7 +52,7 @@ class Table(NamedTuple):
     clusters: NDArray[np.intp]
     independent: str = "unit"
     missing: str = "refuse"
-    one_look: float = 0.0  # Level of a claim, 0 at any number of looks
+    one_look: float = 0.0  # Level of a claim at one look; 0 at any number of looks
 
     def at(self, condition: int) -> str:
         """Return the levels of a condition as text."""
@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Means that are compared, over the units ``used`` (unit,), and which numbers are ``missing`` (unit, condition)."""
+    """Means over the units ``used`` (unit,), and a mask ``missing`` (unit, condition) of numbers that are lacking."""
 
     estimates: Estimates
     used: NDArray[np.bool_]
@@ -68,7 +68,7 @@ class Numbers(NamedTuple):
 
 
 def table_of(numbers: Any, columns: Columns) -> Table:
-    """Return whatever holds numbers as a table."""
+    """Return the table of a data frame or mapping of arrays; UserError if it is not one."""
     if isinstance(numbers, Mapping):
         try:
             numbers = pd.DataFrame({name: each for name, each in numbers.items()})
@@ -88,7 +88,7 @@ def table_of(numbers: Any, columns: Columns) -> Table:
     if len(set(factors)) < len(factors):
         raise UserError("numbers: several levels of columns without a name; name them, as their factors")
     rows = names.to_frame().itertuples(index=False, name=None)
-    # Levels of factors in each column: text where names are text.
+    # Levels of factors of each condition, as text unless they are numbers or truth values.
     plain = ((each if isinstance(each, bool | int | float) else printable(str(each)) for each in row) for row in rows)
     conditions: list[Coordinates] = [dict(zip(factors, row, strict=True)) for row in plain]
     if len(conditions) > MOST:
@@ -107,18 +107,18 @@ def table_of(numbers: Any, columns: Columns) -> Table:
 
 
 def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) -> Numbers:
-    """Return the means of groups of conditions that are compared, by default of all with one another.
+    """Return means for groups of conditions that are compared, by default for all conditions together.
 
-    A mean is over the units that have all numbers of its comparison.  Conditions that share no unit are independent.
+    A mean is over the units that have all numbers of its group.  Conditions without common units are independent.
     """
     there, every = ~np.isnan(table.values), range(len(table.conditions))
     groups = [every] if compared is None else list(compared)
     chosen = np.isin(every, [j for group in groups for j in group])
     patterns = np.unique(there, axis=0) if not there.all() else there[:1]
-    # A unit lacks the numbers of conditions that its own share units with; those of other experiments it need not have.
+    # A number is missing if the condition shares units with those of this unit; other experiments do not count.
     experiment = _parts(patterns, [every])
-    own = experiment[there.argmax(axis=1)]
-    missing = chosen & ~there & ((own[:, None] == experiment) | ~there.any(axis=1, keepdims=True))
+    of_unit = experiment[there.argmax(axis=1)]
+    missing = chosen & ~there & ((of_unit[:, None] == experiment) | ~there.any(axis=1, keepdims=True))
     beyond = chosen & (np.abs(table.values) > LARGEST)
     if beyond.any() or (missing.any() and table.missing == "refuse"):
         row, column = np.argwhere(beyond if beyond.any() else missing)[0].tolist()
@@ -136,7 +136,7 @@ def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) ->
 
 
 def _parts(there: NDArray[np.bool_], groups: Sequence[Sequence[int]]) -> NDArray[np.intp]:
-    """The number of the part of each condition: those of a group that share a unit are in one part."""
+    """Return the number of the part of each condition; conditions of a group with a common unit are in one part."""
     n_units, n = there.shape
     ends = []
     for k, group in enumerate(groups):
@@ -149,7 +149,7 @@ def _parts(there: NDArray[np.bool_], groups: Sequence[Sequence[int]]) -> NDArray
 def _means(
     table: Table, there: NDArray[np.bool_], parts: Sequence[NDArray[np.intp]]
 ) -> tuple[Estimates, NDArray[np.bool_]]:
-    """Return the means of parts of the conditions, with contributions of clusters, and the units that they rest on."""
+    """Return the means for parts of the conditions, with contributions of clusters, and a mask of the units used."""
     n, finite = len(table.conditions), table.values[np.abs(table.values) <= LARGEST]
     spread = float(finite.max(initial=-np.inf) - finite.min(initial=np.inf)) or float(np.abs(finite).max()) or 1.0
     values, shares = np.full(n, np.nan), np.zeros((table.clusters.max() + 1, n))
@@ -161,11 +161,11 @@ def _means(
             remedy = "give them, or select other conditions in where"
             raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{others}; {remedy}")
         inside, clusters = table.values[np.ix_(kept, part)], table.clusters[kept]
-        values[part] = inside[0] + (inside - inside[0]).mean(axis=0)  # centred: a sum of large numbers loses digits
+        values[part] = inside[0] + (inside - inside[0]).mean(axis=0)  # centred, as sums of large numbers lose digits
         np.add.at(shares, (clusters[:, None], part), (inside - values[part]) / len(inside))
         sizes = np.bincount(clusters)
         count, likeness = int(np.count_nonzero(sizes)), (sizes / sizes.max()) ** 2
-        # Degrees of freedom by Satterthwaite if units of a cluster are alike: large ones among many small are few.
+        # Degrees of freedom by Satterthwaite for perfectly correlated units in a cluster: fewer for unequal sizes.
         n_blocks[part] = round(likeness.sum() ** 2 / (likeness**2).sum(), 2) if table.one_look else count
         shares[:, part] *= np.sqrt(count / max(count - 1, 1))
         trials[part] = len(inside) / int(sizes.max()) / spread
@@ -218,7 +218,7 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
-    # By numbers, which sort as they first appear: of what it leaves unsorted, pandas 2 mislabels the values.
+    # By codes in order of appearance, as pandas 2 mislabels values that are unsorted.
     codes = [long[unit].factorize()[0], long.groupby(factors, sort=False).ngroup().to_numpy()]
     wide = pd.Series(real(value, long[value]), codes).unstack()
     wide.index, wide.columns = pd.Index(long[unit].unique()), pd.MultiIndex.from_frame(long[factors].drop_duplicates())
@@ -242,7 +242,7 @@ def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
 
 
 def real(name: str, column: pd.Series) -> NDArray[np.float64]:
-    """Return a column as numbers, NaN where it is empty; UserError if they are none."""
+    """Return a column as real numbers, NaN where it is empty; UserError if it has others."""
     plain = column.dtype == object or isinstance(column.dtype, pd.ArrowDtype)
     found = column.convert_dtypes(dtype_backend="numpy_nullable") if plain else column
     if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):

@@ -1,4 +1,4 @@
-"""The page of the heads of a model: how many they are worth, which are alike, where weight sinks, what theory tells."""
+"""Page on the heads of a model: effective heads, correlated pairs, attention sinks, and agreement with theory."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from simstudy.report.labels import with_error
 from simstudy.report.page import figure_of, template
 
 SOURCE_NAMES = {"half": "other half of the texts", "constant": "a constant", "exact": "theory, Gaussian logits"}
-CAUTION = """Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: \
+CAUTION = """Correlated heads may be able to share a pattern. A correlation does not mean that a head is unimportant: \
 measure the loss without a head before you remove it."""
 
 
 def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
-    """Write ``heads.nc`` and ``heads.html``, a page that needs nothing but itself, and return the path of the page."""
+    """Write ``heads.nc`` and ``heads.html``, a page without external files, and return the path of the page."""
     store.write_dataset("heads.nc", found)
     layers = []
     for number in range(found.sizes["layer"]):
@@ -50,7 +50,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
         caution=CAUTION,
         figure=figure_of("effective-heads", caption, picture),
         layers=layers,
-        alike=most_alike(found, 10),  # of many; all are in the data
+        alike=most_alike(found, 10),  # all pairs are in heads.nc
         agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],
         reasons=reasons(found),
     )
@@ -58,10 +58,10 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
 
 
 def answer(found: xr.Dataset) -> str:
-    """Say how many heads the heads are worth, which are most alike, and where weight sinks, with errors over texts."""
+    """Return sentences on effective heads, the most correlated pair, and the largest sink, with errors over texts."""
     n_heads, observed = found.sizes["head_i"], found.sel(source="observed")
     if not found.sizes["pair"]:
-        return "Each layer has one head, which agrees with no other."
+        return "Each layer has one head, so that there are no correlations."
     layer, first, second, size = most_alike(found, 1)[0]
     order = np.argsort(observed.effective_heads.values)
     sink = {name: int(place) for name, place in found.sink_share.fillna(0.0).argmax(...).items()}
@@ -75,13 +75,13 @@ def answer(found: xr.Dataset) -> str:
 
 
 def scores(found: xr.Dataset, source: str) -> tuple[str, str]:
-    """Rank correlation of a source with what is observed, and its error."""
-    own = found.sel(source=source)
-    return _of(own, "prediction_rank"), _of(own, "prediction_error")
+    """Return rank correlation and root mean squared error of a source as a prediction of observed correlations."""
+    of_source = found.sel(source=source)
+    return _of(of_source, "prediction_rank"), _of(of_source, "prediction_error")
 
 
 def most_alike(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]:
-    """Layer, first and second head, and correlation with its error, of the pairs that are most alike."""
+    """Return layer, first head, second head, and correlation with its error of the most correlated pairs."""
     best = found.isel(pair=slice(count))
     correlation = map(with_error, best.pair_correlation.values, best.pair_correlation_mcse.values)
     places = (best[name].values.tolist() for name in ("pair_layer", "pair_head_i", "pair_head_j"))
@@ -89,7 +89,7 @@ def most_alike(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]
 
 
 def reasons(found: xr.Dataset) -> list[str]:
-    """Why theory is blank: layers that share a reason in one line."""
+    """Return why theory is NaN, as one line for each reason with its layers."""
     layers: dict[str, list[str]] = {}
     for layer, reason in enumerate(found.inapplicable.values.tolist()):
         if reason:

@@ -9,9 +9,9 @@ from simstudy.design.document import LEVEL
 from simstudy.design.measures import VARIABLES, setting
 
 OVERVIEW = "overview"
-"""Name of the figure of a study that declares none."""
+"""Name of the figure of a study that declares no figure."""
 RESOLUTION = 150
-"""Pixels of a PNG file to the inch."""
+"""Pixels per inch of PNG files."""
 COVERAGE = 1.96
 """Half-width of an error bar in MCSE: a 95 % interval."""
 UNDEFINED = "–"
@@ -64,12 +64,12 @@ def setting_and_level(name: str, value: Any) -> str:
 
 
 def number(value: float, digits: int = 4, form: str = "g") -> str:
-    """Return a number with so many significant digits at most, its exponent as in 1e-5; an en dash if undefined."""
+    """Return a number with at most ``digits`` significant digits, with exponents such as 1e-5; "–" for NaN."""
     return UNDEFINED if math.isnan(value) else re.sub(r"e[+]?(-?)0*(?=\d)", r"e\1", f"{value:.{digits}{form}}")
 
 
 def between(lower: float, upper: float, mcse: float = math.nan) -> str:
-    """Return an interval in words, ``0.9 to 1.1`` or ``≥ 0``, with the digits that the error of an estimate allows."""
+    """Return an interval as text, ``0.9 to 1.1`` or ``≥ 0``, rounded according to the error of the estimate."""
 
     def rounded(value: float) -> str:
         if not (math.isfinite(mcse) and mcse > 0.0):
@@ -85,19 +85,19 @@ def between(lower: float, upper: float, mcse: float = math.nan) -> str:
 
 
 def level_of(n_claims: int) -> str:
-    """Return the confidence level of the intervals of a study of so many claims: LEVEL over these for either side."""
+    """Return the level of confidence intervals of a study with ``n_claims`` claims: LEVEL / n_claims on each side."""
     return f"{number(100.0 * (1.0 - 2.0 * LEVEL / n_claims))} %"
 
 
 def with_error(estimate: float, mcse: float) -> str:
-    """Return an estimate and its error to two significant digits of the error, ``0.5123 ± 0.0021``, or "–"."""
+    """Return estimate and error to two significant digits of the error: ``0.5123 ± 0.0021``; "–" for NaN."""
     if math.isnan(estimate):
         return UNDEFINED
     if math.isnan(mcse):
         return f"{number(estimate, 6)} (too few replicates)"
     if not (math.isfinite(estimate) and math.isfinite(mcse)) or mcse == 0:
         return f"{number(estimate, 6)} ± {number(mcse)}"
-    # The exponent is read after rounding: 0.0996 is 0.10 with two digits, and so has the exponent of 0.1.
+    # The exponent after rounding: 0.0996 with two digits is 0.10, which has the exponent of 0.1.
     decimals = 1 - int(f"{mcse:.1e}".partition("e")[2])
     scale = max(math.floor(math.log10(abs(estimate))) if estimate else -400, 1 - decimals)
     if scale <= 5 and decimals <= (6 if scale < -1 else 9):
@@ -108,6 +108,6 @@ def with_error(estimate: float, mcse: float) -> str:
 
 
 def _rounded(value: float, decimals: int, scale: int = 0) -> str:
-    """``value / 10**scale`` with so many decimals; with a negative number of them rounded to tens, hundreds, ..."""
+    """Return ``value / 10**scale`` with this number of decimals; negative numbers round to tens, hundreds, ..."""
     shown = round(Decimal(value).scaleb(-scale), decimals)
     return f"{shown + 0 if shown else abs(shown):.{max(decimals, 0)}f}"

@@ -1,4 +1,4 @@
-"""The report of a study: one page with verdicts, figures and tables, and the same as files; and all studies on one."""
+"""Report of a study as one page and as files: verdicts, figures and tables; and a page with all studies."""
 
 import base64
 import contextlib
@@ -31,13 +31,13 @@ from simstudy.verdicts.assemble import coordinates
 PAGE = "report.html"
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
 MAX_REASONS = 3
-"""Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
+"""Most reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
-"""Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
+"""Most cells of one grid in the page, as browsers are slow with more; `cells.csv` has all."""
 MAX_COMPARED = 40
-"""Comparisons of one claim listed in the page; `comparisons.csv` has all."""
+"""Most comparisons of one claim in the page; `comparisons.csv` has all."""
 MOST_STICKS = 40
-"""Cells that sticks show in the figure of a study that declares none; nested loops show more."""
+"""Most cells of a lollipop figure for a study that declares no figure; with more, it is a nested loop."""
 _PROVENANCE = {
     "simstudy_version": "simstudy",
     "commit": "commit (+ if files differ from it)",
@@ -48,7 +48,7 @@ _PROVENANCE = {
 
 
 def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
-    """Write page, figures and tables of a study; results of another text of the design are refused."""
+    """Write page, figures and tables of a study; return its path; UserError for results of another design."""
     require_same_design(results, design, store)
     pictures = figure_files(results, design)
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
@@ -64,9 +64,9 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
 
 
 def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
-    """Return the figures that a design declares, or one of its first claim or measure if it declares none.
+    """Return the figures that a design declares, or else one figure of its first claim or measure.
 
-    That is a curve where some factor is a number and two others can be told apart, or else shows every cell by itself.
+    It is a curve if a factor is numeric and at most two others vary; otherwise it shows each cell separately.
     """
     if design.figures:
         return dict(design.figures)
@@ -87,7 +87,7 @@ def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
     x = getattr(claim, "x", None) or max(numeric, key=lambda name: len(several[name]), default=None)
     others = sorted((name for name in several if name != x), key=lambda name: name not in ("estimator", "method"))
     title = labels.measure_name(y) + (f" against {labels.setting_name(x)}" if x else " in every cell")
-    shared = [name for name in others if len(several[name]) < cells.sizes["cell"]]  # not as one that is drawn
+    shared = [name for name in others if len(several[name]) < cells.sizes["cell"]]  # not one that identifies cells
     stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": next(iter(shared), None)}
     if x and len(others) <= 2 and shared == others:
         return {labels.OVERVIEW: document.CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
@@ -97,15 +97,15 @@ def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
 
 
 def margin_of(design: Design, figure: BaseFigure) -> float | None:
-    """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
-    # The first figure stands beside the first claim, which answers the question, whatever grid that is judged on.
-    beside = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
+    """Return the least relative margin of claims that compare the measure of a figure with theory, or None."""
+    # The first figure is shown with the first claim, also if that is on another grid.
+    first = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
     about = (c for c in design.claims.values() if isinstance(c, document.AgreesWithTheory) and c.measure == figure.y)
-    return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
+    return min((claim.margin for claim in about if claim.grid == figure.grid or claim in first), default=None)
 
 
 def figure_files(results: xr.Dataset, design: Design, most: int | None = None) -> dict[str, bytes]:
-    """Return the figures of a study by name, as PNG."""
+    """Return the figures of a study as PNG files, by name; only the first ``most``, if given."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
         from simstudy.report.figures import draw, image
@@ -115,14 +115,14 @@ def figure_files(results: xr.Dataset, design: Design, most: int | None = None) -
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
-    """Refuse results of another text of the design or of its files, and those that lack cells, claims or figures."""
+    """Raise UserError if results are of other text of design or files, or lack cells, claims or figures."""
     stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
     stated += [(path, digest, "data") for digest, path in contents(each.cell for each in design.cells).items()]
     stated += [("a number of functions.py", hashlib.sha256(repr(design.claims).encode()).hexdigest(), "claims_hash")]
     for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
         raise UserError(f"{store.folder / RESULTS_FILE}: {changed} has changed since; {_AGAIN}")
     figures = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
-    chosen = ("batch_size", "control")  # by a run, where designs state none
+    chosen = ("batch_size", "control")  # which a run chooses if designs do not
     wanted = {n: np.array(column).tolist() for n, (_, column) in coordinates(design).items() if n not in chosen}
     wanted |= {"claim": list(design.claims), "figure": list(figures)}
     found = {name: results[name].values.tolist() if name in results.coords else [] for name in wanted}
@@ -142,11 +142,11 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[Path] = ()) -> Path:
-    """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
+    """Write ``report-<profile>.html`` on all studies with results: answer, first figure, verdicts; return its path."""
     studies = []
     for path in designs:
         name = name_of(read_design(path).tables)
-        # A design without results may have mistakes, as it is being written.
+        # A design without results may be unfinished and have mistakes.
         if profile not in profiles_of(path) or RESULTS_FILE not in Store(output / name / profile).files.names():
             continue
         design = load_design(path, profile, trust)
@@ -160,13 +160,13 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
     verdicts = [line for study in studies for line in study["verdicts"]]
-    told = {"headline": tables.count_verdicts(verdicts), "n_claims": counted(len(verdicts), "claim")}
-    page = template("studies.html").render(studies=studies, profile=profile, **told)
+    totals = {"headline": tables.count_verdicts(verdicts), "n_claims": counted(len(verdicts), "claim")}
+    page = template("studies.html").render(studies=studies, profile=profile, **totals)
     return Store(output).files.write(f"report-{profile}.html", page.encode())
 
 
 def template(name: str) -> jinja2.Template:
-    """Return a template of this room; what is put into a page is escaped, no script runs, and only its style counts."""
+    """Return a template of a page.  Inserted text is escaped; the page allows no script and only its own style."""
     loader = jinja2.PackageLoader("simstudy.report")
     environment = jinja2.Environment(
         loader=loader,
@@ -177,7 +177,7 @@ def template(name: str) -> jinja2.Template:
         keep_trailing_newline=True,
     )
     style = loader.get_source(environment, "page.css")[0]
-    # Content Security Policy Level 3, hash-source: by what a policy knows an inline style.
+    # Content Security Policy Level 3 allows an inline style by its digest (hash-source).
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     environment.globals |= {"style": Markup(style), "policy": policy, "error_rate": LEVEL, "max_rows": MAX_ROWS}
@@ -185,9 +185,9 @@ def template(name: str) -> jinja2.Template:
 
 
 def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
-    """Return the entries of a study that pages show, with the pictures given of its figures."""
+    """Return what pages show of a study, as entries for templates; ``pictures`` are PNG files by name."""
     lines = tables.verdict_lines(results)
-    # The first sentence, which no abbreviation ends: a capital follows.
+    # The first sentence ends before a capital letter, unlike an abbreviation.
     question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
     return {
         "name": design.study.name,
@@ -202,8 +202,8 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
 
 
 def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
-    """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
-    # A PNG file states its pixels at a fixed place (ISO/IEC 15948, IHDR chunk); the web has 96 of them to an inch.
+    """Return a figure for the page, sized so that its letters are as large as the text of the page."""
+    # Pixels are at a fixed place of a PNG file (ISO/IEC 15948, IHDR chunk); CSS has 96 pixels per inch.
     width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // labels.RESOLUTION for at in (16, 20))
     return {"name": name, "title": title, "width": width, "height": height, "data": base64.b64encode(picture).decode()}
 
@@ -213,12 +213,12 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     precision = next(planned.precision for planned in design.cells if planned.grid == name)
     factors = design.factors[name]
     levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
-    # Of ensembles, or the numbers of functions, whichever the grid has; of these what anything is stated of.
-    own = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()] or list(MEASURES)
+    # Measures of ensembles or of functions, whichever the grid has; if some are named in the design, only those.
+    every = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()] or list(MEASURES)
     stated = [each for each in (*design.claims.values(), *design.figures.values()) if each.grid == name]
     asked = {each.measure if isinstance(each, BaseClaim) else each.y for each in stated}
     asked |= {*precision.relative_mcse, *precision.absolute_mcse}
-    measures = [each for each in averaged_measures(cells) if each in asked and np.isfinite(cells[each]).any()] or own
+    measures = [each for each in averaged_measures(cells) if each in asked and np.isfinite(cells[each]).any()] or every
     theories = []
     for source in THEORIES:  # in how many cells it applies, and why not in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
@@ -233,7 +233,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     wanted = [f"MCSE of {'; of '.join(bounds)}"] if bounds and precision.stop != "verdict" else []
     wanted += ["verdicts"] if precision.stop != "precision" else []
     replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
-    # By columns: to take one cell of a data set copies its hundred variables.
+    # By columns: selecting one cell of a data set copies all variables.
     part, shown = cells.isel(cell=slice(MAX_ROWS)), []
     for measure in measures:
         estimate, *theory = (part[measure].sel(source=source).values.tolist() for source in ("empirical", *with_theory))

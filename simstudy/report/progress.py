@@ -1,4 +1,4 @@
-"""Plan and progress of a run: for a person who waits, and as plain data for other programs."""
+"""Plan and progress of a run, as text and tables for users and as plain data for programs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from simstudy.report import labels
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
 if TYPE_CHECKING:
-    # Who looks at a study need not wait for what computes it.
+    # Imported for types alone, as these modules are slow to import.
     import xarray as xr
 
     from simstudy.execution.state import Plan, RunState
 
 LOG_SECONDS = 10.0
-"""Time between two lines where there is no terminal."""
+"""Least time between two lines without a terminal."""
 SHOW_SECONDS = 0.1
-"""Time between two looks at the state of a run."""
+"""Least time between two updates of the display."""
 _UNKNOWN = "time left unknown"
 MOST_ROWS = 100
-"""Cells of a grid in the table of `status`: nobody reads more, and to draw 20 000 takes half a minute."""
+"""Most cells of a grid in the table of `status`; 20 000 would take half a minute."""
 
 
 class ProgressDisplay:
-    """Observer of a run; use it as a context manager around the run, a quiet one to take note without showing it."""
+    """Observer of a run and context manager around it; if ``quiet``, it keeps the last state without showing it."""
 
     state: RunState
 
@@ -62,7 +62,7 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, state: RunState, predicted: int | None = None) -> None:
-        """Show the state of the run, if it is time to; the last one in any case."""
+        """Show the state of the run if `SHOW_SECONDS` have passed; at the end, the last state in any case."""
         self.state, self._predicted = state, predicted
         began = time.monotonic()
         self._unseen = began < self._due
@@ -71,7 +71,7 @@ class ProgressDisplay:
             self._due = due(began, SHOW_SECONDS)
 
     def _show(self) -> None:
-        """Cells, error against target, and the time left, which follows the estimated cost of what is to simulate."""
+        """Show cells, largest ratio of error to target, and time left by the estimated cost of remaining batches."""
         state, predicted, now = self.state, self._predicted, time.monotonic()
         done, expected, finished = state.standing
         text = f"{finished}/{len(state.accounts)} cells"
@@ -85,17 +85,17 @@ class ProgressDisplay:
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             left = _UNKNOWN
-            # Counted from the first batch on: before, workers start and kernels are compiled.
+            # Known from the first batch on; before it, workers start and kernels are compiled.
             if speed := self._bar.tasks[self._task].speed:
                 wait = duration((expected - done) / speed)
                 left = f"{done / expected:.0%} of the work, {wait} left"
-                if not state.work_known:  # only how many replicates the first estimate of each cell takes is known
+                if not state.work_known:  # only the replicates for first estimates are known
                     left = f"first estimates of all cells in {wait}"
             say(text + (f", {left}" if predicted is None else ""))
 
 
 def duration(seconds: float) -> str:
-    """Return a time to wait in words, to two figures or so: "40 s", "3 min", "2.5 h"."""
+    """Return a duration as text, to about two digits: "40 s", "3 min", "2.5 h"."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.{0 if seconds >= 10 * length else 1}f} {unit}"
@@ -108,7 +108,7 @@ def place(planned: PlannedCell, design: Design) -> str:
 
 
 def status_table(status: Status, design: Design) -> Table:
-    """Return how far each cell is; of a grid of very many cells, those furthest from their target."""
+    """Return the progress of each cell as a table; in grids with many cells, of those furthest from their target."""
 
     def distance(row: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, float]:
         cell = row[1]
@@ -143,7 +143,7 @@ def _state(cell: CellStatus) -> str:
 
 
 def status_line(status: Status, store: Store) -> str:
-    """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
+    """Return the number of finished cells, the process that computes the others, and the time left, as text."""
     text = f"{status.finished} of {len(status.cells)} cells finished"
     if not status.origin:
         stored = any(cell.stored for cell in status.cells)
@@ -158,7 +158,7 @@ def status_line(status: Status, store: Store) -> str:
 
 
 def missed_line(status: Status, design: Design) -> str:
-    """Return how many cells stopped short of their target, how far the furthest, and how to go on; empty if none."""
+    """Return text on cells that missed their target: number, worst cell, and how to continue; empty if none."""
     if not (missed := [pair for pair in zip(status.cells, design.cells, strict=True) if not pair[0].reached]):
         return ""
     cell, planned = max(missed, key=lambda pair: (pair[0].mcse or 0.0) / pair[0].wanted if pair[0].wanted else math.inf)
@@ -174,7 +174,7 @@ def missed_line(status: Status, design: Design) -> str:
 
 
 def undecided_line(results: xr.Dataset, design: Design) -> str:
-    """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
+    """Return text on claims that are unexpectedly undecided and how to decide them; empty if there are none."""
     if not design.claims:
         return ""
     names, remedies = [], []
@@ -188,7 +188,7 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
             remedy = f'cells of {grid} stopped at the precision asked for; state grids.{grid}.precision.stop = "both"'
         elif at_ceiling.any():
             remedy = f"cells of {grid} stopped at max_replicates = {precision.max_replicates:,}; raise it"
-        # Of a mean over settings the spread between them is the error, whatever is simulated of each.
+        # The error of a mean over settings is from their variance, which more replicates do not lower.
         for holds, said in (("everywhere", remedy), ("on_average", f"too few settings; raise grids.{grid}.cells")):
             of_grid = (name for name in known if design.claims[name].grid == grid)
             if said and (claims := [name for name in of_grid if design.claims[name].holds == holds]):
@@ -198,7 +198,7 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
 
 
 def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
-    """Return replicates, time and disk of each grid, and the whole in words."""
+    """Return a table of replicates, time and disk of each grid, and the totals as text."""
     table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
     for grid in plan.grids:
         left = f"{grid.batches:,}", duration(grid.cpu_seconds), f"{grid.bytes / 2**20:.1f} MiB"
@@ -214,14 +214,14 @@ def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
 
 
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
-    """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
+    """Return the progress of each cell, its time, the process that computes, and the seconds left if known."""
     owner, cells = store.owner(), []
     for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
-        told = cell.model_dump_json(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
+        stated = cell.model_dump_json(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
         counts = {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}
         levels = {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]}
         levels = {name: str(each) if each in (math.inf, -math.inf) else each for name, each in levels.items()}
-        cells.append({"cell": number, "grid": planned.grid} | json.loads(told) | counts | {"levels": levels})
+        cells.append({"cell": number, "grid": planned.grid} | json.loads(stated) | counts | {"levels": levels})
     return {
         "study": design.study.name,
         "profile": design.profile,

@@ -20,18 +20,18 @@ from simstudy.report.labels import COVERAGE, between, level_of, measure_name, nu
 from simstudy.report.terminal import counted, entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "undecided": "yellow"}
-"""Of verdicts that are as expected: to refute what is false is no failure.  Others are red."""
+"""Colours of verdicts that are as expected, also if a claim is contradicted as expected; others are red."""
 ROOM, NARROWEST = 0.1, 0.008
-"""Of the line of a picture: on either side of what is shown, and width of an interval claimed, if it is narrower."""
+"""Shares of the width of a picture: margin on each side, and least width of a claimed interval."""
 MADE_OF = ".report.json"
-"""File that says what page, tables and figures were made of."""
+"""File with digests of the page, tables and figures, and of the results that they show."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS = ("error_over", "n_replicates", "n_failed", "n_batches", "precision_reached")
 _NUMBERS = ("estimate", "mcse", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
 
 
 class Picture(NamedTuple):
-    """Places from 0 to 1: what is claimed, the interval in which the truth lies, estimate ± 1.96 MCSE, the estimate."""
+    """Positions from 0 to 1 of the claimed interval, confidence interval, estimate ± 1.96 MCSE, and estimate."""
 
     claimed: tuple[float, float]
     confidence: tuple[float, ...]
@@ -40,7 +40,7 @@ class Picture(NamedTuple):
 
 
 def pictures(compared: Sequence[dict[str, Any]]) -> list[Picture | None]:
-    """Return the places of comparisons with one interval claimed on one line; None where there is no estimate."""
+    """Return the pictures of comparisons with the same claimed interval on one axis; None without an estimate."""
     names = ("estimate", "confidence_lower", "confidence_upper", "claimed_lower", "claimed_upper", "mcse")
     *ends, mcse = np.array([[each[name] for name in names] for each in compared], float).reshape(-1, len(names)).T
     shown, reach = np.isfinite(ends[0]), COVERAGE * np.where(np.isfinite(mcse), mcse, 0.0)
@@ -59,7 +59,7 @@ def pictures(compared: Sequence[dict[str, Any]]) -> list[Picture | None]:
 
 
 def _worded(found: dict[str, Any]) -> dict[str, str]:
-    """Numbers of a comparison as text, with the digits that its error allows."""
+    """Return the numbers of a comparison as text, rounded according to its error."""
     estimate, mcse = found["estimate"], found["mcse"]
     return {
         "estimate": number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
@@ -69,9 +69,9 @@ def _worded(found: dict[str, Any]) -> dict[str, str]:
 
 
 def verdict_lines(results: xr.Dataset) -> list[Any]:
-    """Return the variables of each claim and what is said of it as text, with a picture, as attributes.
+    """Return for each claim an object with its variables, texts and picture as attributes.
 
-    Numbers are those of the comparison that the design names, or else of the one that decides.
+    Numbers are those of the comparison that the design names as representative, or else of the decisive one.
     """
     lines, claims = [], verdict_frame(results).to_dict("records")
     rows = comparison_frame(results).to_dict("records")
@@ -98,21 +98,21 @@ def verdict_lines(results: xr.Dataset) -> list[Any]:
 
 
 def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
-    """Return, by claim, one line for each comparison; those of one interval claimed on one axis."""
+    """Return by claim one line for each comparison; those with the same claimed interval have one axis."""
     axes, lines = defaultdict[Any, list[Any]](list), defaultdict[str, list[dict[str, Any]]](list)
     for row in comparison_frame(results).to_dict("records"):
         side = "outside" if row["p_against"] < LEVEL else "inside" if row["p_in_favour"] < LEVEL else "undecided"
         words = {"statistic": row["statistic"], "finding": row["no_verdict_because"] or side} | _worded(row)
         lines[row["claim"]].append(words)
         axes[row["claim"], row["claimed_lower"], row["claimed_upper"]].append((row, words))
-    for alike in axes.values():
-        for (_, words), picture in zip(alike, pictures([row for row, _ in alike]), strict=True):
+    for pairs in axes.values():
+        for (_, words), picture in zip(pairs, pictures([row for row, _ in pairs]), strict=True):
             words["picture"] = picture
     return lines
 
 
 def sentence(lines: Sequence[Any]) -> str:
-    """Return the sentence on the first claim with its number, which answers the question; empty without a claim."""
+    """Return a sentence with statement, verdict and estimate of the first claim; empty without claims."""
     if not lines:
         return ""
     first = lines[0]
@@ -121,7 +121,7 @@ def sentence(lines: Sequence[Any]) -> str:
 
 
 def count_verdicts(lines: Sequence[Any]) -> str:
-    """Return how many claims got which verdict, and whether that is as expected."""
+    """Return the number of claims by verdict, and of those not as expected, as text."""
     if not lines:
         return "The design makes no claim."
     found = ", ".join(f"{sum(line.verdict == each for line in lines)} {each}" for each in VERDICT_COLOURS)
@@ -150,7 +150,7 @@ def verdict_table(lines: Sequence[Any], error: str = "MCSE", looks: str = "any n
 
 
 def measure_words(results: xr.Dataset, design: Design) -> str:
-    """Return how small and how large the measure that is first asked for is, with errors: the answer without claims."""
+    """Return least and largest value of the first requested measure, with errors: the answer without claims."""
     asked = [name for each in design.cells for name in (*each.precision.relative_mcse, *each.precision.absolute_mcse)]
     asked += [*(each.y for each in design.figures.values()), *design.functions.get("measures", ())]
     name = next(each for each in (*asked, *stated_measures(results.attrs), "mse") if each in results)
@@ -163,25 +163,25 @@ def measure_words(results: xr.Dataset, design: Design) -> str:
 
 
 def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
-    """Return one row for each claim, all digits kept."""
+    """Return one row for each claim, with numbers in full precision."""
     names = ["claim", *(name for name, variable in VARIABLES.items() if variable.dims == ("claim",))]
     return pd.DataFrame({name: results[name].values for name in names if name in results})
 
 
 def comparison_frame(results: xr.Dataset) -> pd.DataFrame:
-    """Return one row for each comparison of each claim, all digits kept."""
+    """Return one row for each comparison of each claim, with numbers in full precision."""
     names = [name for name, variable in VARIABLES.items() if variable.dims == ("comparison",)]
     return pd.DataFrame({name.removeprefix("comparison_"): results[name].values for name in names if name in results})
 
 
 def csv_of(frame: pd.DataFrame) -> str:
-    """Return a table as CSV, in which no text is a formula to a spreadsheet: an apostrophe marks it as text."""
+    """Return a table as CSV; an apostrophe keeps text that starts like a formula from being one in spreadsheets."""
     safe = frame.map(lambda value: f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value)
     return safe.to_csv(index=False, lineterminator="\n")
 
 
 def estimator_words(results: xr.Dataset) -> str:
-    """Return which estimators the measures rest on, and in how many cells; empty where none but the plain was asked."""
+    """Return the estimators of measures and their numbers of cells; empty if only plain averages were requested."""
     found = Counter(results["control_variate"].values.tolist() if "control_variate" in results else [])
     words = {"expansion": "averages over replicates minus an expansion of known mean"}
     return "; ".join(f"{words.get(each, each)} ({counted(count, 'cell')})" for each, count in found.most_common())
@@ -206,7 +206,7 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
 
 
 def made_of(status: Status, store: Store) -> dict[str, Any]:
-    """Identity of all that page, tables and figures would rest on now, and digests of those that lie there."""
+    """Return the identity of the current results, and digests of the stored page, tables and figures."""
     names = [name for name in store.files.names() if name.endswith((".html", ".csv"))]
     names += [f"figures/{name}" for name in store.files.at("figures").names()]
     files = {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}

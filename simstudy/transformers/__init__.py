@@ -1,1 +1,1 @@
-"""Heads of trained transformers: reading them, their attention, and what theory says of it."""
+"""Attention of trained transformers: capture, correlations of heads, and theoretical predictions of these."""

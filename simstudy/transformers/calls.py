@@ -1,4 +1,4 @@
-"""One computation of attention: its weights, their means, the keys that its queries see, and its output.
+"""One computation of attention: its weights, means of weights, visible keys, and output.
 
 Index legend: b sequence, h head, t query, s key.
 """
@@ -13,28 +13,28 @@ from simstudy.errors import UserError
 
 @dataclasses.dataclass
 class Call:
-    """One computation of attention: tensors (b, h, t, ·); several heads of queries may share one of keys and values."""
+    """One computation of attention: tensors (b, h, t, ·); query heads may share heads of keys and values."""
 
     name: str
     module: Any
-    query: Any  # None, and so the key, if only the weights could be seen
+    query: Any  # None, as is the key, if only the weights are known
     key: Any
     value: Any
     scale: float
-    mask: Any = None  # truth values (True where a key is seen), or numbers that are added to logits
+    mask: Any = None  # truth values (True if a key is visible), or numbers that are added to logits
     bias: Any = None  # numbers that are added to logits
     causal: bool = False
     softcap: float | None = None
-    sinks: Any = None  # a logit of each head that takes weight from the keys, or (b, h, t, n) logits
-    valid: Any = None  # (b, t) truth values: which queries are no padding; None if none is known to be
-    given: Any = None  # weights that the model made itself
-    edited: Any = None  # output that takes the place of the model's own
-    unmixed: bool = False  # in a model in parts, output is still to be made
+    sinks: Any = None  # one further logit per head, which takes weight from the keys, or (b, h, t, n) logits
+    valid: Any = None  # (b, t) truth values, False for padding; None if padding is not known
+    given: Any = None  # weights that the model computed
+    edited: Any = None  # output that replaces that of the model
+    unmixed: bool = False  # True while the output of a call that is computed in parts is incomplete
     output: Any = None
 
     @property
     def plain(self) -> bool:
-        """Logits are scaled products of queries and keys: a mask hides some at most, and adds to none that is seen."""
+        """True if logits of visible keys are scaled products of queries and keys, without a mask or bias added."""
         added = self.mask is not None and self.mask.is_floating_point() and (self.visible & (self.mask != 0)).any()
         known = self.query is not None and self.softcap is None and self.sinks is None and self.bias is None
         return known and not added
@@ -45,9 +45,9 @@ class Call:
         return tuple(self.given.shape) if self.query is None else (*self.query.shape[:3], self.key.shape[-2])
 
     def weights(self, rows: slice = slice(None), n_keys: int | None = None) -> Any:
-        """Weights (b, h, rows, s) of the first keys, as if there were no others; with sinks, rows sum to less than 1.
+        """Return weights (b, h, rows, s) of the first keys, as if there were no others; with sinks, of sum below 1.
 
-        A query that sees no key has weights 0 under a mask of truth values or −∞, and 1/s under one of finite numbers.
+        A query without visible keys has weights 0 if the mask has truth values or −∞, and 1/s if it is finite.
         """
         import torch
 
@@ -68,24 +68,24 @@ class Call:
             sinks = of_rows(self.sinks, rows) if self.sinks.ndim == 4 else self.sinks.reshape(1, -1, 1, 1)
             logits = torch.cat([logits, sinks.to(logits.dtype).expand(*logits.shape[:-1], -1)], -1)
         found = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)[..., :n_keys]
-        if self.mask is not None and found[..., :1].isnan().any():  # as of logits that are all −∞
+        if self.mask is not None and found[..., :1].isnan().any():  # logits that are all −∞
             found = found.masked_fill(logits.isneginf().all(-1, keepdim=True), 0.0)
         return found
 
     def mix(self, weights: Any) -> Any:
-        """Output (b, h, t, d) of weights."""
+        """Return the output (b, h, t, d) of weights."""
         return _by_group(weights, self.value[..., : weights.shape[-1], :].to(weights.dtype))
 
     def tiles(self, size: int = 128) -> Iterator[tuple[slice, Any]]:
-        """Yield parts of the queries, the last first, and their weights, without last keys that none of them sees."""
-        own = self.given if self.sinks is None else None
-        size = size if own is None else 2 * size  # what exists takes no memory
-        for start in reversed(range(0, self.shape[2], size)):  # the largest first: smaller ones take their memory
+        """Yield slices of queries, from the last to the first, and their weights up to the last visible key."""
+        given = self.given if self.sinks is None else None
+        size = size if given is None else 2 * size  # given weights take no further memory
+        for start in reversed(range(0, self.shape[2], size)):  # the largest first, whose memory is reused
             rows = slice(start, min(start + size, self.shape[2]))
-            n_keys = None  # all of them, which share the weight of a query that sees none
+            n_keys = None  # all keys, as a query without visible keys gives weight to all
             if self.sees_a_key[..., rows].all():
                 n_keys = int(self.visible[..., rows, :].flatten(0, -2).any(0).nonzero()[-1]) + 1
-            weights = self.weights(rows, n_keys) if own is None else own[..., rows, :n_keys]
+            weights = self.weights(rows, n_keys) if given is None else given[..., rows, :n_keys]
             if self.output is not None:
                 self.output[..., rows, :] = self.mix(weights)
             yield rows, weights
@@ -93,7 +93,7 @@ class Call:
 
     @functools.cached_property
     def visible(self) -> Any:
-        """Which keys each query sees: truth values (1 or b, 1 or h, t, s)."""
+        """Truth values (1 or b, 1 or h, t, s), True if the query sees the key."""
         import torch
 
         n_queries, n_keys = self.shape[2:]
@@ -106,17 +106,17 @@ class Call:
 
     @functools.cached_property
     def sees_a_key(self) -> Any:
-        """Which queries (1 or b, 1 or h, t) see a key."""
+        """Truth values (1 or b, 1 or h, t), True if the query sees any key."""
         return self.visible.any(-1)
 
     @property
     def counted(self) -> Any:
-        """Which queries (b, t) see a key and are no padding, as far as is known."""
+        """Truth values (b, t), True if the query sees a key and is not known to be padding."""
         seeing = self.sees_a_key[:, 0].expand(self.shape[0], -1)
         return seeing if self.valid is None else seeing & self.valid
 
     def means(self) -> tuple[Any, ...]:
-        """Means over these queries: arrays of the Gram and correlations (b, h, h), and of weights (b, h, s)."""
+        """Return means over `counted` queries: Gram matrices and correlations (b, h, h), and weights (b, h, s)."""
         import torch
 
         parts, all_kept, counted = [], [], self.counted
@@ -128,22 +128,22 @@ class Call:
             share[..., :n_keys] += (all_kept[-1].float()[:, None, None] @ by_query.transpose(1, 2))[..., 0, :]
         grams, kept = torch.cat(parts, 1).double(), torch.cat(all_kept, 1)
         scale = kept[..., None] / grams.diagonal(dim1=-2, dim2=-1).clamp_min(1e-300).sqrt()
-        alike = (grams * (scale[..., :, None] * scale[..., None, :])).sum(1)
+        cosines = (grams * (scale[..., :, None] * scale[..., None, :])).sum(1)
         count = kept.sum(-1).clamp_min(1)[:, None, None]
-        return tuple((each / count).cpu().numpy() for each in ((grams * kept[..., None, None]).sum(1), alike, share))
+        return tuple((each / count).cpu().numpy() for each in ((grams * kept[..., None, None]).sum(1), cosines, share))
 
     def edit(self, weights: Any) -> None:
-        """Let the model go on with the output of other weights (b, h, t, s)."""
+        """Replace the output by that of other weights (b, h, t, s), with which the model goes on."""
         if not hasattr(weights, "to") or tuple(weights.shape) != self.shape:
             raise UserError(f"{self.name}: edit takes a tensor of the shape that weights() has, {self.shape}")
         self.edited = self.mix(weights)
 
 
 def _by_group(by_query: Any, by_key: Any) -> Any:
-    """Product (b, h, t, ·) of an array of all heads and one of keys or values, of which several heads share one."""
+    """Return the product (b, h, t, ·) of an array of all query heads with one of fewer heads of keys or values."""
     return (by_query.unflatten(1, (by_key.shape[1], -1)) @ by_key.unsqueeze(2)).flatten(1, 2)
 
 
 def of_rows(tensor: Any, rows: slice) -> Any:
-    """Rows of a tensor (…, t, ·), or the one that it has for all queries."""
+    """Return rows of a tensor (…, t, ·), or the tensor if it has one row for all queries."""
     return tensor[..., rows, :] if tensor.shape[-2] > 1 else tensor

@@ -1,15 +1,15 @@
-"""Every attention that a torch model computes, as it computes it: queries, keys, values, scale, mask, and weights.
+"""Capture of each attention that a torch model computes: queries, keys, values, scale, mask and weights.
 
-Attention passes through one of three doors, which are closed again afterwards.
+Attention is intercepted at three places, which are restored afterwards.
 
-1. The eager attention of a family of `transformers`.  Models run under the name "eager", and the library hands out a
-   spy around the family's own function.  No new name is registered: some families select keys under "eager" alone.
+1. The eager attention of a family of `transformers`, for which the library returns a wrapper.  Models run with the
+   name "eager"; no new name is registered, as some families select keys only with this one.
 2. `torch.nn.functional.scaled_dot_product_attention`, replaced in its module and watched by a function mode.  This
-   reaches inside `nn.MultiheadAttention`, where queries and keys arrive projected.
-3. Any other softmax over the last axis whose result multiplies values.  Its weights are seen, but not what they follow
-   from.  A softmax that multiplies nothing, as of a router, is no attention.
+   includes `nn.MultiheadAttention`, with projected queries and keys.
+3. Any other softmax over the last axis whose result multiplies values.  Only its weights are known.  A softmax that
+   multiplies nothing, such as that of a router, is not attention.
 
-Each call through doors 1 and 2 is checked: weights times values must give the output of the module.
+Each call at places 1 and 2 is checked: weights times values must equal the output of the module.
 
 Index legend: b sequence, h head, t query, s key.
 """
@@ -26,13 +26,13 @@ from simstudy.errors import UserError, require_extra
 from simstudy.transformers.calls import Call, of_rows
 
 ONE_AT_A_TIME = threading.RLock()
-"""Held while doors are open: they are those of the whole process."""
+"""Held during a capture, which replaces functions of the whole process."""
 TILE = 256
-"""Queries beyond which weights are made in parts."""
+"""Number of queries beyond which weights are computed in parts."""
 _CHECKED = 32
-"""Queries of each call on which the check rests: evenly spaced."""
+"""Number of evenly spaced queries for which each call is checked."""
 _EXACT, _COARSE = 1e-4, 4e-2
-"""Largest difference of an output from its weights times values, over the largest value: from float32 on, and below."""
+"""Largest difference of outputs from weights times values, over the largest value: float32 or more, and less."""
 _BY_QUERY = ("position_bias", "sinks")
 _PRODUCTS = ("matmul", "__matmul__", "bmm")
 _MASKS = {"src_key_padding_mask", "tgt_key_padding_mask"}
@@ -40,27 +40,26 @@ _MASKS = {"src_key_padding_mask", "tgt_key_padding_mask"}
 
 @contextlib.contextmanager
 def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> Iterator["Seen"]:
-    """Show each attention that a model computes inside of the block to a function; the model computes what it did.
+    """Call a function with each attention that a model computes inside the block; results of the model do not change.
 
     Parameters
     ----------
     model
         A `torch.nn.Module` in evaluation mode.
     visit
-        Function of a `Call`.  It may call ``call.edit(weights)``.
+        Function of a `Call`.  With ``call.edit(weights)`` it changes the output of the attention.
     tile
-        Queries beyond which a model of `transformers` is computed in parts, unless gradients or attentions are wanted.
+        Queries beyond which a model of `transformers` is computed in parts, unless gradients or attentions are needed.
 
     Yields
     ------
     Seen
-        The number of calls, and the largest difference of outputs.
+        Number of ``calls``, and the ``worst`` relative difference of outputs in the checks.
 
     Raises
     ------
     UserError
-        If the model is in training mode, if the weights read do not give the output of a module, or if no attention is
-        seen.
+        If the model is in training mode, weights do not give the output of a module, or no attention is captured.
     """
     require_extra("a model", "torch", "models")
     import torch
@@ -76,10 +75,10 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return seen.watch(function, args, kwargs or {})
 
-    with ONE_AT_A_TIME, contextlib.ExitStack() as doors:
-        # Functions refer to what they watch in circles: tensors are let go at once, not when Python looks for these.
-        doors.callback(setattr, seen, "visit", None)
-        seen.open_doors(model, doors)
+    with ONE_AT_A_TIME, contextlib.ExitStack() as undo:
+        # Breaks reference cycles, so that tensors are freed at once and not by the next garbage collection.
+        undo.callback(setattr, seen, "visit", None)
+        seen.intercept(model, undo)
         with Watch():
             yield seen
     if not seen.calls:
@@ -90,17 +89,17 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
 
 
 class Seen:
-    """Calls of attention that were seen, and the functions that see them."""
+    """Count of captured calls of attention, and the functions that capture them."""
 
     def __init__(self, visit: Callable[[Call], None], tile: int) -> None:
         self.visit, self.tile = visit, tile
         self.calls, self.worst, self._busy = 0, 0.0, False
-        self._batch = 0  # first axis of what the outermost module takes
-        self._soft: dict[int, Any] = {}  # the last softmax and what is made of it one by one, with its shape by head
-        self._inside: list[tuple[str, Any, bool]] = []  # modules that run, with padding, and if attentions are asked
+        self._batch = 0  # length of the first axis of the input of the outermost module
+        self._soft: dict[int, Any] = {}  # the last softmax and elementwise functions of it, with its shape by head
+        self._inside: list[tuple[str, Any, bool]] = []  # running modules: name, padding, output_attentions
 
-    def open_doors(self, model: Any, doors: contextlib.ExitStack) -> None:
-        """Open all doors until the stack is closed."""
+    def intercept(self, model: Any, undo: contextlib.ExitStack) -> None:
+        """Intercept attention at all three places until the stack is closed."""
         import torch.nn.functional as F
         from torch.backends import mha
 
@@ -110,41 +109,42 @@ class Seen:
             from transformers.modeling_utils import AttentionInterface as Family
 
             base = PreTrainedModel
-            found = _here(lambda _, name, eager: self._spy(eager), Family.get_interface)
-            _put(doors, Family, "get_interface", found, Family.get_interface)
+            found = _in_this_thread(lambda _, name, eager: self._wrapped(eager), Family.get_interface)
+            _replace(undo, Family, "get_interface", found, Family.get_interface)
         named: dict[int, Any] = {}
-        parameters = functools.cache(lambda forward: inspect.signature(forward).parameters)  # modules are many
+        parameters = functools.cache(lambda forward: inspect.signature(forward).parameters)  # there are many modules
         for name, module in model.named_modules():
             of_library, forward = isinstance(module, base), module.forward
             masks = parameters(getattr(forward, "__func__", forward)).keys() & _MASKS
             mask = "attention_mask" if of_library else masks.pop() if len(masks) == 1 else ""
             before = functools.partial(self._enter, name, of_library, mask, mask and inspect.signature(forward))
-            doors.callback(module.register_forward_pre_hook(_here(before), with_kwargs=True).remove)
-            doors.callback(module.register_forward_hook(_here(self._leave), always_call=True).remove)
+            undo.callback(module.register_forward_pre_hook(_in_this_thread(before), with_kwargs=True).remove)
+            undo.callback(module.register_forward_hook(_in_this_thread(self._leave), always_call=True).remove)
             if of_library and module._can_set_attn_implementation():
                 parts = (getattr(module.config, part, None) for part in module.config.sub_configs)
                 named |= {id(config): config for config in (module.config, *parts) if config is not None}
         for config in named.values():
-            _put(doors, config, "_attn_implementation_internal", "eager", config._attn_implementation)
+            _replace(undo, config, "_attn_implementation_internal", "eager", config._attn_implementation)
         self._cached = [config for config in named.values() if getattr(config, "use_cache", False)]
-        for config in self._cached:  # keys and values of all layers, which nobody reads
-            _put(doors, config, "use_cache", False, True)
+        for config in self._cached:  # stored keys and values are not needed
+            _replace(undo, config, "use_cache", False, True)
         self._product, self._of_library = F.scaled_dot_product_attention, F.multi_head_attention_forward
-        _put(doors, F, "scaled_dot_product_attention", _here(self._scaled_products, self._product), self._product)
-        doors.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
-        mha.set_fastpath_enabled(False)  # it packs padded sequences, and nothing inside can be watched
+        products = _in_this_thread(self._scaled_products, self._product)
+        _replace(undo, F, "scaled_dot_product_attention", products, self._product)
+        undo.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+        mha.set_fastpath_enabled(False)  # it packs padded sequences, and its inside cannot be watched
 
     def _enter(
         self, name: str, of_library: bool, mask: str, signature: Any, module: Any, args: Any, kwargs: Any
     ) -> None:  # fmt: skip
-        """Note a module that begins to run, what it knows of padding (False: nothing), and if it shall give weights."""
+        """Record a module that starts to run, its padding mask (False: none known), and whether it returns weights."""
         import torch
 
         if not self._inside:
             given = (each for each in (*args, *kwargs.values()) if torch.is_tensor(each) and each.ndim)
             self._batch = next((len(each) for each in given), 0)
         for config in self._cached if kwargs.get("position_ids") is not None else ():
-            config.use_cache = True  # without it, a gap between positions would begin another text
+            config.use_cache = True  # without it, a gap between positions would start a new text
         stated = signature.bind(*args, **kwargs).arguments.get(mask) if mask else False
         if torch.is_tensor(stated):
             stated = ((stated != 0) if of_library else (stated == 0)) if stated.ndim == 2 else None
@@ -155,7 +155,7 @@ class Seen:
         self._inside.pop()
 
     def watch(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call a function of torch, and look at it if it is attention."""
+        """Call a function of torch, and capture it if it is attention."""
         import torch
 
         if self._busy:
@@ -166,7 +166,7 @@ class Seen:
             bound = inspect.signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             return self._multi_head(function, bound.arguments)
-        # A softmax over the last axis is followed until it multiplies values, and shown then.
+        # A softmax over the last axis is tracked until it multiplies values, and captured then.
         name, out = getattr(function, "__name__", ""), function(*args, **kwargs)
         if name == "softmax" and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, out.ndim - 1):
             self._soft = {id(out): (out, out.shape)}
@@ -183,7 +183,7 @@ class Seen:
         return out
 
     def _summed(self, args: Any, out: Any) -> Any:
-        """Show weights that multiply values in an `einsum` of two tensors."""
+        """Capture weights that multiply values in an `einsum` of two tensors; return its result."""
         import torch
 
         terms, _, result = args[0].replace(" ", "").partition("->")
@@ -212,17 +212,17 @@ class Seen:
         return torch.einsum(f"{order}->{result}", shown)
 
     def _weights_alone(self, weights: Any, value: Any, out: Any) -> Any:
-        """Show weights (…, t, s) that multiply values, without what they follow from; return the product."""
+        """Capture weights (…, t, s) that multiply values, without queries and keys; return the product."""
         *lead, n_queries, n_keys = self._soft[id(weights)][1]
         self._soft = {}
         value = value.expand(*weights.shape[:-2], *value.shape[-2:]).reshape(*lead, n_keys, -1)
         weights, product = weights.reshape(*lead, n_queries, n_keys), out.reshape(*lead, n_queries, -1)
         call = Call(self._name, None, None, None, self._four(value), 1.0, given=self._four(weights))
-        shown, _ = self._look(call, lambda _: (self._four(product), call.given))
+        shown, _ = self._show(call, lambda _: (self._four(product), call.given))
         return out if call.edited is None else shown.reshape(out.shape)
 
     def _four(self, tensor: Any) -> Any:
-        """A tensor as (b, h, ·, ·): windows count as sequences, and a third axis alone must be that of sequences."""
+        """Return a tensor as (b, h, ·, ·): windows count as sequences; with three axes the first must be sequences."""
         if tensor.ndim == 2 or (tensor.ndim == 3 and len(tensor) == self._batch != tensor.shape[1]):
             return tensor.unsqueeze(-3)[(None,) * (3 - tensor.ndim)]
         if tensor.ndim == 3:
@@ -236,14 +236,14 @@ class Seen:
     def _name(self) -> str:
         return self._inside[-1][0] if self._inside else ""
 
-    def _spy(self, eager: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the eager attention of a family of `transformers` that is looked at."""
+    def _wrapped(self, eager: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the eager attention of a family of `transformers` with capture."""
 
         def attention(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, scaling: Any = None,
             dropout: float = 0.0, **further: Any,
         ) -> Any:  # fmt: skip
-            def own(rows: slice) -> tuple[Any, Any]:
+            def compute(rows: slice) -> tuple[Any, Any]:
                 def part(tensor: Any) -> Any:
                     return of_rows(tensor, rows) if getattr(tensor, "ndim", 0) == 4 else tensor
 
@@ -259,7 +259,7 @@ class Seen:
                 mask=attention_mask, bias=further.get("position_bias"), softcap=further.get("softcap"),
                 sinks=further.get("sinks") if further.get("s_aux") is None else further["s_aux"],
             )  # fmt: skip
-            out, weights = self._look(call, own, in_parts=True)
+            out, weights = self._show(call, compute, in_parts=True)
             return out.transpose(1, 2).contiguous(), weights
 
         return attention
@@ -268,7 +268,7 @@ class Seen:
         self, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
         scale: float | None = None, enable_gqa: bool = False,
     ) -> Any:  # fmt: skip
-        """`scaled_dot_product_attention` that is looked at."""
+        """Compute `scaled_dot_product_attention` with capture."""
 
         def product() -> Any:
             return self._product(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
@@ -285,11 +285,11 @@ class Seen:
             mask = mask.unsqueeze(1 if query.ndim == 3 else 0)
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         call = Call(self._name, None, four(query), four(key), four(value), factor, mask=mask, causal=is_causal)
-        out, _ = self._look(call, lambda _: (four(product()), None))
+        out, _ = self._show(call, lambda _: (four(product()), None))
         return out if query.ndim == 4 else out.reshape(*query.shape[:-1], -1)
 
     def _multi_head(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """`multi_head_attention_forward` by its branch that projects queries and keys and hands them on."""
+        """Compute `multi_head_attention_forward` by its branch that calls `scaled_dot_product_attention`."""
         wanted, weights, visit, padding = given["need_weights"], [], self.visit, given["key_padding_mask"]
 
         def also(call: Call) -> None:
@@ -297,10 +297,10 @@ class Seen:
                 weights.append(call.weights())
             visit(call)
 
-        own = padding is not None and padding.ndim == 2 and given["query"].data_ptr() == given["key"].data_ptr()
-        self._inside.append((self._name, padding == 0 if own else False, False))
+        itself = padding is not None and padding.ndim == 2 and given["query"].data_ptr() == given["key"].data_ptr()
+        self._inside.append((self._name, padding == 0 if itself else False, False))
         if wanted and given["attn_mask"] is not None:
-            given["is_causal"] = False  # the hint would hide keys that are added; the mask says the same
+            given["is_causal"] = False  # the hint would hide added keys; the mask is equivalent
         self.visit = also
         try:
             out = function(**{**given, "need_weights": False})[0]
@@ -312,8 +312,8 @@ class Seen:
         found = weights[0].mean(1) if given["average_attn_weights"] else weights[0]
         return out, found if given["query"].ndim == 3 else found[0]
 
-    def _look(self, call: Call, own: Callable[[slice], tuple[Any, Any]], in_parts: bool = False) -> Any:
-        """Show a call, checked; ``own`` gives the module's own output (b, h, t, d) and weights of some queries."""
+    def _show(self, call: Call, compute: Callable[[slice], tuple[Any, Any]], in_parts: bool = False) -> Any:
+        """Check and visit a call; ``compute`` returns its output (b, h, t, d) and weights for some queries."""
         import torch
 
         self.calls += 1
@@ -326,11 +326,11 @@ class Seen:
             step = -(-n_queries // _CHECKED)
             rows = slice((n_queries - 1) % step, None, step)
             if in_parts:
-                expected, call.unmixed = own(rows)[0], True
+                expected, call.unmixed = compute(rows)[0], True
                 out = call.value.new_empty(len(call.query), n_queries, call.shape[1], call.value.shape[-1])
                 out = call.output = out.transpose(1, 2)
             else:
-                out, call.given = own(slice(None))
+                out, call.given = compute(slice(None))
                 self._check(call, rows, call.mix(call.weights(rows)), out[..., rows, :])
             self.visit(call)
             if in_parts:
@@ -342,7 +342,7 @@ class Seen:
         return (out if call.edited is None else call.edited.to(out.dtype)), call.given
 
     def _valid(self, call: Call) -> Any:
-        """Which queries are no padding: the innermost module that knows decides; else a key that nobody sees is."""
+        """Return which queries are not padding, by the innermost module with a padding mask; else by keys none sees."""
         batch, _, n_queries, n_keys = call.shape
         stated = next((known for _, known, _ in reversed(self._inside) if known is not False), None)
         if stated is not None and stated.shape[0] == batch and stated.shape[1] in (n_queries, max(n_queries, n_keys)):
@@ -354,10 +354,10 @@ class Seen:
         return None
 
     def _check(self, call: Call, rows: slice, found: Any, out: Any) -> None:
-        """Refuse weights of which the output is not that of the module."""
+        """Raise UserError if the output of the weights is not that of the module."""
         import torch
 
-        gap = (found - out).abs().nan_to_num(0.0) * call.sees_a_key[..., rows, None]  # elsewhere kernels differ
+        gap = (found - out).abs().nan_to_num(0.0) * call.sees_a_key[..., rows, None]  # otherwise kernels differ
         off = (gap.amax() / call.value.abs().amax().clamp_min(1e-30)).item()
         self.worst = max(self.worst, off)
         if not off <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
@@ -368,13 +368,13 @@ class Seen:
             raise UserError(said + "computes attention in a way of its own: give weights that it returns, as arrays")
 
 
-def _put(doors: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any) -> None:
-    """Replace an attribute until the doors are closed."""
-    doors.callback(setattr, place, name, old)
+def _replace(undo: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any) -> None:
+    """Replace an attribute until the stack is closed."""
+    undo.callback(setattr, place, name, old)
     setattr(place, name, new)
 
 
-def _here(ours: Any, theirs: Any = lambda *_, **__: None) -> Any:
-    """A function that is ours in this thread, and theirs in others, which may run the same model."""
-    here = threading.get_ident()
-    return lambda *args, **kwargs: (ours if threading.get_ident() == here else theirs)(*args, **kwargs)
+def _in_this_thread(function: Any, elsewhere: Any = lambda *_, **__: None) -> Any:
+    """Return a function that calls another one in other threads, which may run the same model."""
+    thread = threading.get_ident()
+    return lambda *args, **kwargs: (function if threading.get_ident() == thread else elsewhere)(*args, **kwargs)

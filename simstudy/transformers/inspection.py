@@ -1,6 +1,6 @@
-"""Heads of a model on given texts: how correlated they are, how many they are worth, and what theory predicts.
+"""Correlations of the heads of a model on given texts, numbers of effective heads, and theoretical predictions.
 
-Index legend: l attention of the model, in the order in which it is computed; h, g head; t query; s key; b text.
+Index legend: h, g head; t query; s key; b text; d dimension of a head.
 """
 
 import functools
@@ -23,9 +23,9 @@ from simstudy.transformers.capture import capture
 
 Array = NDArray[np.float64]
 SOURCES = ("observed", "half", "constant", "exact")
-"""Odd texts; even texts; the mean correlation on these; exact theory of Gaussian logits, of the keys of even texts."""
+"""Odd texts; even texts; their mean correlation; exact theory for Gaussian logits with the keys of even texts."""
 QUERIES = 4
-"""Queries of one attention, at most, at which theory is evaluated."""
+"""Most queries of one attention at which theory is evaluated."""
 _OF_TOKENIZERS = {"input_ids", "attention_mask", "token_type_ids"}
 _PAIRS, _HEAD = ("layer", "source", "head_i", "head_j"), ("layer", "head")
 
@@ -37,7 +37,7 @@ MEANINGS = {
     "layer_correlation": (("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
     "mean_correlation": (("source",), "mean of layer_correlation over all layers", "mean"),
     "effective_heads": (
-        ("layer", "source"), "heads that the average of heads is worth in variance",
+        ("layer", "source"), "number of uncorrelated heads whose average has the same variance",
         "H tr(G) / sum_ij G_ij, G averaged over queries",
     ),
     "prediction_rank": (("source",), "rank correlation with the observed correlation over pairs of heads", "Spearman"),
@@ -47,57 +47,57 @@ MEANINGS = {
     ),
     "logit_variance": (_HEAD, "variance of logits over keys, averaged over queries", "mean_t q_t' S q_t"),
     "sink_share": (
-        _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over texts",
+        _HEAD, "largest share of the weight of a head on one token", "max_s mean_t w_ts, averaged over texts",
     ),
-    "pair_correlation": (("pair",), "weight_correlation of two heads as observed, in falling order", "see there"),
-    "pair_layer": (("pair",), "layer of two heads, most alike first", "rank of pair_correlation"),
+    "pair_correlation": (("pair",), "observed weight_correlation of two heads, in descending order", "see there"),
+    "pair_layer": (("pair",), "layer of two heads, in descending order of correlation", "rank of pair_correlation"),
     "pair_head_i": (("pair",), "the first of the two heads", "from 0"),
     "pair_head_j": (("pair",), "the second of the two heads", "from 0"),
-    "inapplicable": (("layer",), "why theory is blank; empty where it is not", "text"),
+    "inapplicable": (("layer",), "why theory is NaN; empty where it is not", "text"),
 }  # fmt: skip
-"""Of each variable its dimensions, what it is, and the formula."""
+"""Dimensions, meaning and formula of each variable."""
 
 
 def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Dataset:
-    """Measure how correlated the heads of every attention of a model are, and what theory predicts from other texts.
+    """Measure correlations of the heads of each attention of a model, and predict them by theory from other texts.
 
-    Correlation of two heads is that of their outputs if values are noise: G_hg / (G_hh G_gg)^(1/2) with
-    G_hg = sum_s w_hs w_gs over the tokens, averaged over the queries that are no padding and see a key.
+    The correlation of two heads is that of their outputs if values are noise: G_hg / (G_hh G_gg)^(1/2) with
+    G_hg = sum_s w_hs w_gs over tokens s, averaged over queries that see a key and are not padding.
 
     Parameters
     ----------
     model : torch.nn.Module or mapping of arrays
-        A model in evaluation mode.  Or arrays, for which torch is not needed: ``{"W_Q": ..., "W_K": ...}`` of shape
+        A model in evaluation mode; or arrays, without torch: ``{"W_Q": ..., "W_K": ...}`` of shape
         (layer, head, feature, dimension), with ``"scale"`` (1/√dimension by default) and ``"causal"`` (False);
         or ``{"weights": ...}`` of shape (layer, text, head, query, key).
     inputs
-        What the model takes: a mapping of keyword arguments (such as a tokenizer returns, whose texts are run one by
-        one), a tensor, a function without arguments that runs the model, or any number of these, one after another.
-        For W_Q and W_K the states (layer, text, token, feature) that enter attention.  At least four texts.
+        Input of the model: a mapping of keyword arguments (of a tokenizer, then texts are run one by one), a tensor, a
+        function without arguments that runs the model, or an iterable of these.  For W_Q and W_K, the states (layer,
+        text, token, feature) on which attention acts.  At least four texts.
     seed
-        Seed of the choice of queries at which theory is evaluated.
+        Seed of the random choice of queries at which theory is evaluated.
 
     Returns
     -------
     xarray.Dataset
-        Along ``layer`` (with the names of modules), ``head``, ``head_i``, ``head_j`` and ``source``: ``observed`` on
-        every second text; ``half``, the same on the other texts; ``constant``, the mean of that over all pairs;
-        ``exact``, theory at the number of keys that a query sees, with Gaussian logits of keys of the other texts,
-        averaged over a few queries.  Errors ``_mcse`` are over texts, those of ``exact`` and of ``logit_variance`` over
-        these queries; those of ``prediction_rank`` and ``prediction_error`` are over the judged texts alone.  Along
-        ``pair`` lie all two heads of a layer, most alike first.  ``inapplicable`` says why theory is blank.
+        Along ``layer`` (with names of modules), ``head``, ``head_i``, ``head_j`` and ``source``.  Sources: ``observed``
+        on every second text; ``half``, the same on the other texts; ``constant``, the mean of ``half`` over all pairs;
+        ``exact``, theory for the number of keys that a query sees and Gaussian logits with the keys of the other texts,
+        averaged over a few queries.  Errors ``_mcse`` are over texts; for ``exact`` and ``logit_variance``, over these
+        queries; for ``prediction_rank`` and ``prediction_error`` over observed texts.  Along ``pair`` are all
+        pairs of heads of a layer, in descending order of correlation.  ``inapplicable`` says why theory is NaN.
 
     Raises
     ------
     UserError, ValueError
-        If attention cannot be seen or read (see `simstudy.transformers.capture.capture`), shapes do not fit, numbers
+        If attention cannot be captured (see `simstudy.transformers.capture.capture`), shapes do not fit, numbers
         are not real and finite, or there are fewer than four texts.
     """
     layers: dict[str, Layer] = {}
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise UserError(f"seed = {seed!r}: must be a whole number, at least 0")
 
-    def layer(name: str) -> Layer:  # each draws by itself, so that numbers do not depend on how texts are batched
+    def layer(name: str) -> Layer:  # each has a generator, so that results do not depend on batches of texts
         return layers.setdefault(name, Layer(np.random.default_rng([seed, len(layers)])))
 
     if isinstance(model, Mapping):
@@ -113,7 +113,7 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
 
 
 def _runs(model: Any, inputs: Any) -> Iterator[Callable[[], Any]]:
-    """Yield functions that run a model on one batch of texts each."""
+    """Yield functions, each of which runs the model on one batch of texts."""
     require_extra("a model", "torch", "models")
     import torch
 
@@ -146,11 +146,11 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
     counts: dict[str, int] = defaultdict(int)
 
     def visit(call: Any) -> None:
-        with torch._C.DisableTorchFunction():  # nothing here is attention of the model, and to watch it takes time
+        with torch._C.DisableTorchFunction():  # not watched: nothing here is attention of the model
             means, counted = call.means(), call.counted.cpu().numpy()
             visible = call.visible[:, 0].expand(len(counted), *call.shape[2:]).cpu().numpy()
-        reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
-        reason = "queries and keys were not seen, weights alone" if call.query is None else reason
+        reason = "" if call.plain else "theory is not known for logits with a cap, sinks or a bias"
+        reason = "queries and keys were not captured, weights alone" if call.query is None else reason
         counts[call.name] += 1
         name = f"{call.name} ({counts[call.name]})" if counts[call.name] > 1 else call.name
         layer(name).add(means, call, counted, reason, visible)
@@ -160,13 +160,13 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
 
 
 def _of_weights(weights: Array) -> tuple[Array, ...]:
-    """`Call.means` of weights (b, h, t, s) as arrays."""
+    """Return `Call.means` of an array of weights (b, h, t, s)."""
     grams, kept = np.einsum("bhts,bgts->bthg", weights, weights), np.expand_dims(weights.any(axis=(1, 3)), (2, 3))
     return tuple(np.mean(each, axis=1, where=kept) for each in (grams, _correlation(grams), weights.swapaxes(1, 2)))
 
 
 def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str], "Layer"]) -> None:
-    """Observe heads that are given as arrays."""
+    """Add heads that are given as arrays to layers."""
     if set(arrays) == {"weights"}:
         given = _numbers(real_array("weights", arrays["weights"], "(layer, text, head, query, key)"))
         sums: Any = np.abs(given.sum(axis=-1, dtype=float)) if given.ndim == 5 else np.inf
@@ -199,18 +199,18 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
 
 
 class Layer:
-    """Means of each text of one attention, moments of keys, and some queries."""
+    """Means of weights for each text of one attention, moments of keys, and a sample of queries."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self.means: list[Array] = []  # of each text (h, 2 h + 1): Gram, correlation, sink
+        self.means: list[Array] = []  # for each text (h, 2 h + 1): Gram matrix, correlations, sink share
         self.reason = ""
         self.scale, self._n_seen, self._freedom = 0.0, 0, 0
-        self._queries: dict[int, tuple[Array, int]] = {}  # (h, d) of odd texts, and how many keys it sees
-        self._products: Any = None  # upper triangle (h d, h d) of products of keys of even texts about the mean of each
+        self._queries: dict[int, tuple[Array, int]] = {}  # query (h, d) of odd texts, and number of visible keys
+        self._products: Any = None  # upper triangle (h d, h d) of sums of products of centred keys of even texts
 
     def add(self, means: tuple[Array, ...], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
-        """Add the texts of one call."""
+        """Add the texts of one call: its means, and its keys or a sample of its queries."""
         gram, correlation, share = means
         if not np.isfinite(gram).all():
             raise UserError("weights of attention are not finite; give other texts, or the model in float32")
@@ -227,13 +227,13 @@ class Layer:
                 key, known = call.key[text], seen[text].any(axis=0)
                 rows = _numbers(key if known.all() else key[:, np.flatnonzero(known)])
                 rows = rows.swapaxes(0, 1).reshape(known.sum(), -1)
-                rows = rows - rows.mean(axis=0)  # no softmax sees what all keys of a text have in common
+                rows = rows - rows.mean(axis=0)  # softmax does not depend on the mean of the keys
                 (syrk,) = get_blas_funcs(("syrk",), (rows,))
                 self._freedom += len(rows) - 1
                 sums = np.zeros(2 * rows.shape[1:], rows.dtype, "F") if self._products is None else self._products
                 self._products = syrk(1.0, rows.T, beta=1.0, c=sums, overwrite_c=1)
                 continue
-            # A random sample of all queries so far, of constant size.
+            # Reservoir sampling of queries.
             places = np.flatnonzero(valid[text])
             kept = self._n_seen + np.arange(len(places))
             late = kept >= QUERIES
@@ -245,18 +245,18 @@ class Layer:
                     self._queries[number] = query, int(seen[text][place].sum())
 
     def gather(self, n_texts: int, name: str) -> None:
-        """Give the numbers of each text: of its windows together, if attention is computed in windows."""
+        """Average means over the windows of each text, and store them by kind."""
         windows, rest = divmod(len(self.means), n_texts)
         if rest:
             raise UserError(f"{name}: attention of {len(self.means)} sequences beside {n_texts}; inspect it alone")
         if windows > 1:
-            self.reason = self.reason or "attention is computed in windows, of which theory knows nothing"
+            self.reason = self.reason or "theory is not known for attention that is computed in windows"
         n_heads = len(self.means[0])
         means = np.reshape(self.means, (n_texts, windows, n_heads, -1)).mean(axis=1)
         self.gram, self.correlation, self.sink = np.split(means, [n_heads, 2 * n_heads], axis=-1)
 
     def theory(self) -> tuple[Array, Array]:
-        """Gram (t, h, h) of some queries by exact theory, and variances of logits (t, h); NaN where it says nothing."""
+        """Return Gram matrices (t, h, h) by exact theory at sampled queries, and variances of logits (t, h), or NaN."""
         n_heads = len(self.means[0])
         if self.reason or not self._queries or self._freedom < 1:
             self.reason = self.reason or "no queries and keys on either half of the texts"
@@ -265,11 +265,11 @@ class Layer:
         dimension, n_groups = queries.shape[-1], len(self._products) // queries.shape[-1]
         group = np.arange(n_heads) * n_groups // n_heads
         lower = self._products.T.astype(float) * (self.scale**2 / self._freedom)
-        np.einsum("ii->i", lower)[:] /= 2.0  # with what it is the transpose of, it gives each product once
+        np.einsum("ii->i", lower)[:] /= 2.0  # so that adding the transpose counts each product once
         pulled = queries.swapaxes(0, 1) @ lower.reshape(n_groups, dimension, -1)[group]
         logits = np.einsum("htge,tge->thg", pulled.reshape(n_heads, -1, n_groups, dimension)[:, :, group], queries)
         logits += logits.mT
-        below = np.linalg.eigvalsh(logits)[:, :1, None].clip(max=0.0)  # by rounding, of fewer keys than heads
+        below = np.linalg.eigvalsh(logits)[:, :1, None].clip(max=0.0)  # rounding, with fewer keys than heads
         logits -= 2.0 * below * np.eye(n_heads)
         found = [logit_moments(each, max(int(n), 1), error=False) for each, n in zip(logits, counts, strict=True)]
         self.reason = next((each.reason for each in found if each.reason), "")
@@ -277,7 +277,7 @@ class Layer:
 
 
 def _numbers(tensor: Any) -> Array:
-    """An array of a tensor or array, in float32 at least: small integers would overflow in sums."""
+    """Return an array of at least float32, as sums of small integers would overflow."""
     if isinstance(tensor, np.ndarray):
         return tensor.astype(np.result_type(tensor, np.float32), copy=False)
     return np.asarray((tensor if tensor.itemsize > 4 else tensor.float()).cpu())
@@ -287,7 +287,7 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     found = {name: _of_layer(each) for name, each in layers.items()}
     averages = [each.pop("averages") for each in found.values()]
     columns: dict[str, Any] = {}
-    for name in next(iter(found.values())):  # filled up with NaN where an attention has fewer heads than another
+    for name in next(iter(found.values())):  # padded with NaN if attentions differ in heads
         parts = [each[name] for each in found.values()]
         columns[name] = np.full((len(parts), *np.max([each.shape for each in parts], axis=0)), np.nan)
         for whole, each in zip(columns[name], parts, strict=True):
@@ -298,11 +298,11 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
     by_source = zip(*averages, strict=True)
     errors = [_error(np.mean(each, axis=0)) if len({*map(len, each)}) == 1 else np.nan for each in by_source]
-    columns["mean_correlation_mcse"] = np.array(errors)  # NaN where layers have no units in common
+    columns["mean_correlation_mcse"] = np.array(errors)  # NaN if layers have no common units
     first, second = np.triu_indices(correlation.shape[-1], 1)
     # Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts.
     predicted = correlation[..., first, second].swapaxes(0, 1).reshape(len(SOURCES), -1).copy()  # (source, pair)
-    predicted[0] = np.nan  # what is observed predicts nothing
+    predicted[0] = np.nan  # the observed correlation is no prediction
     texts = observed[..., first, second].swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair of any layer)
     scores, n_texts = _scores(predicted, texts.mean(axis=0)), len(texts)
     left_out = [_scores(predicted, np.delete(texts, text, axis=0).mean(axis=0)) for text in range(n_texts)]
@@ -327,28 +327,28 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
 
 
 def _of_layer(layer: Layer) -> dict[str, Any]:
-    """Numbers of one attention, by source where they have one."""
-    gram, own, half, sink = layer.gram, layer.correlation[1::2], layer.correlation[::2], layer.sink[1::2, :, 0]
+    """Return the results of one attention, by source where they have one."""
+    gram, odd, half, sink = layer.gram, layer.correlation[1::2], layer.correlation[::2], layer.sink[1::2, :, 0]
     theory, variance = layer.theory()
     exact, level, itself = _correlation(theory), _average(half), np.eye(gram.shape[-1])
     constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
     effective = np.array([_effective_heads(each) for each in (gram[1::2], gram[::2], np.nan * gram, theory)])
     return {
-        "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)]),
-        "weight_correlation_mcse": np.array([_error(own), _error(half), of_constant, _error(exact)]),
+        "weight_correlation": np.array([odd.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)]),
+        "weight_correlation_mcse": np.array([_error(odd), _error(half), of_constant, _error(exact)]),
         "effective_heads": effective[:, 0],
         "effective_heads_mcse": effective[:, 1],
         "logit_variance": variance.mean(axis=0),
         "logit_variance_mcse": _error(variance),
         "sink_share": sink.mean(axis=0),
         "sink_share_mcse": _error(sink),
-        "per_text": own,
-        "averages": [_average(own), level, level, _average(exact)],
+        "per_text": odd,
+        "averages": [_average(odd), level, level, _average(exact)],
     }
 
 
 def _error(units: Array) -> Any:
-    """Standard error of the mean over the first axis; NaN for one unit."""
+    """Return the standard error of the mean over the first axis; NaN for one unit."""
     return units.std(axis=0, ddof=1) / len(units) ** 0.5 if len(units) > 1 else np.full(units.shape[1:], np.nan)
 
 
@@ -359,24 +359,24 @@ def _correlation(gram: Array) -> Array:
 
 
 def _average(matrices: Array) -> Array:
-    """Mean correlation (…) of all pairs of heads in matrices (…, h, h); NaN of one head."""
+    """Return the mean correlation (…) over pairs of heads in matrices (…, h, h); NaN for one head."""
     pairs = matrices[(..., *np.triu_indices(matrices.shape[-1], 1))]
     return pairs.mean(axis=-1) if pairs.shape[-1] else np.full(pairs.shape[:-1], np.nan)
 
 
 def _effective_heads(grams: Array) -> tuple[float, float]:
-    """H times the sum of variances over the variance of the sum, of Grams (text, h, h), with its error over texts."""
-    own, whole, n_heads = np.trace(grams, axis1=1, axis2=2), grams.sum(axis=(1, 2)), grams.shape[-1]
-    ratio = own.mean() / whole.mean()
-    return n_heads * ratio, n_heads * float(_error(own - ratio * whole)) / abs(whole.mean())
+    """Return H tr(G) / sum G, for G the mean of Gram matrices (text, h, h), with its error over texts."""
+    single, whole, n_heads = np.trace(grams, axis1=1, axis2=2), grams.sum(axis=(1, 2)), grams.shape[-1]
+    ratio = single.mean() / whole.mean()
+    return n_heads * ratio, n_heads * float(_error(single - ratio * whole)) / abs(whole.mean())
 
 
 def _scores(predicted: Array, observed: Array) -> Array:
-    """Rank correlation and root mean squared error of each source (source, pair) with what is observed (pair,)."""
+    """Return rank correlation and root mean squared error of predictions (source, pair) of observations (pair,)."""
     found = np.full((len(predicted), 2), np.nan)
     for each, score in zip(predicted, found, strict=True):
         if (both := np.isfinite(each) & np.isfinite(observed)).sum() > 1:
-            with np.errstate(invalid="ignore", divide="ignore"):  # of what is all the same
+            with np.errstate(invalid="ignore", divide="ignore"):  # NaN for equal values
                 rank = np.corrcoef(rankdata(each[both]), rankdata(observed[both]))[0, 1]
             score[:] = rank, np.sqrt(((each - observed)[both] ** 2).mean())
     return found

@@ -1,4 +1,4 @@
-"""The figures that a design declares, drawn by Matplotlib's objects: without `pyplot` nothing global is left behind."""
+"""Figures that a design declares, drawn by Matplotlib's objects without `pyplot` and its global state."""
 
 import io
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _KINDS: dict[str, Callable[..., Drawing]] = {
 
 @own_style()
 def draw(figure: BaseFigure, name: str, results: xr.Dataset, margin: float | None = None) -> Drawing:
-    """Draw one figure of a design, ``name`` there; strips show which ``margin`` around theory a claim allows."""
+    """Return the drawing of the figure ``name`` of a design; strips show the ``margin`` of a claim around theory."""
     cells = chosen(figure, results)
     kind, how = vars(figure)["kind"], {}
     if kind in ("curve", "nested_loop"):
@@ -37,7 +37,7 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset, margin: float | Non
 
 def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     """Return the cells that a figure shows."""
-    # Without other settings: each part of the cells copies all that it has.
+    # Without other settings, as each selection of cells copies all variables.
     known = {"grid", "bandwidth_rule", *figure.where, *factors_of(results)[figure.grid]}
     others = [name for name in results.coords if results.variables[name].dims == ("cell",) and name not in known]
     cells = results.drop_vars(others)
@@ -48,9 +48,9 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
 
 @own_style()
 def image(drawing: Drawing) -> bytes:
-    """Return a drawing as a PNG file with a palette: the same bytes every time."""
+    """Return a drawing as a PNG file with a palette, with reproducible bytes."""
     buffer = io.BytesIO()
-    # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
+    # `savefig` would repeat the layout, and compress pixels that the palette needs uncompressed.
     drawing.set_dpi(RESOLUTION)
     (canvas := FigureCanvasAgg(drawing)).draw()
     pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")

@@ -18,8 +18,8 @@ from simstudy.verdicts.optima import POSSIBLE, Profile, theory_profile
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
-    """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
-    cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
+    """Draw a measure against a factor: a line per hue, a panel per level, and strips of deviations from theory."""
+    cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each selection copies all variables
     deviations = shared.Strips(cells, figure.y, margin)
     height = 2.9 if deviations.limit else 3.2
     drawing, looks, panels, drawn = shared.panelled(figure, cells, height, *deviations.heights, alone=0.7)
@@ -41,7 +41,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     entries: Entries = [(RING | {"linestyle": "-" if leading else ""}, text)]
     entries += [(THEORY_LINES["exact"], "broad pale line: exact theory at any n")] if "exact" in seen else []
     entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if "joined" in seen else []
-    entries += _not_told_apart(hidden)
+    entries += _hidden_factors(hidden)
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
     entries += [*deviations.entries(), *shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))]
     shared.legends(drawing, looks, entries, figure.hue)
@@ -49,20 +49,20 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
 
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> None:
-    """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines."""
+    """Draw the cells of one colour that differ only in x: points with error bars, theory as lines."""
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     x = stratum[figure.x].values.astype(float)
     values = {name: by_source(stratum, figure.y, name) for name in ("empirical", *THEORIES)}
     seen = {name: shared.visible(x, figure.x_scale) & shared.visible(y, figure.y_scale) for name, y in values.items()}
     theory = {name: np.where(seen[name], values[name], np.nan) for name in THEORIES}
     for source, line in theory.items():
-        # A line shows nothing of a value without a neighbour.
+        # A value without a neighbour needs a mark, as it is not on a line.
         alone = ~np.isnan(line) & ~_beside(~np.isnan(line))
         _draw_theory(axes, x, line, source, look, markersize=12, markevery=np.flatnonzero(alone).tolist())
     shown, y = seen["empirical"], values["empirical"][seen["empirical"]]
     shared.draw_marks(axes, look, x[shown], y, yerr=COVERAGE * stratum[f"{figure.y}_mcse"].values[shown], capsize=2.5)
-    untold = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
-    bridge = np.where(untold | _beside(untold), y, np.nan)
+    unknown = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
+    bridge = np.where(unknown | _beside(unknown), y, np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
 
@@ -72,18 +72,18 @@ def _beside(chosen: Any) -> np.ndarray:
 
 
 def _draw_theory(axes: Axes, x: np.ndarray, y: np.ndarray, source: str, look: Look, **marks: Any) -> None:
-    """Draw a theory as a line that joins the levels, if it says anything."""
+    """Draw the values of a theory as a line, if there are any."""
     if np.isfinite(y).any():
         axes.plot(x, y, color=look.colour, label=source, marker="_", **THEORY_LINES[source], **marks)
 
 
-def _not_told_apart(hidden: Iterable[str]) -> Entries:
+def _hidden_factors(hidden: Iterable[str]) -> Entries:
     names = ", ".join(map(setting_name, hidden))
     return [f"not told apart (one line for each value): {names}"] if names else []
 
 
 class Place(NamedTuple):
-    """Optimum at one level of x: between levels by Monte Carlo and by each theory, and the levels possible."""
+    """Optimum at one level of x, interpolated, by Monte Carlo and each theory; and the range of possible levels."""
 
     x: float
     optimum: float
@@ -93,9 +93,9 @@ class Place(NamedTuple):
 
 
 def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
-    """Return the optimum at each level of x at which the measure is defined, of cells that share the rest."""
+    """Return the optimum at each level of x with a defined measure, for cells that are equal in other factors."""
     found, rows = [], coordinates_of(cells)
-    # Both by their numbers, also a bandwidth that follows a rule.
+    # As numbers, also for bandwidths by a rule.
     along, over = (cells[name].values.astype(float) for name in (figure.x, figure.over))
     for x in np.unique(along):
         inside = np.flatnonzero(along == x)
@@ -118,7 +118,7 @@ APART = 0.09
 
 
 def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
-    """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
+    """Draw the optimum of each colour against x; ``optimum_share`` of cells is that of this figure."""
     drawing, looks, panels, drawn = shared.panelled(figure, cells, 3.2, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.over, *figure.tune, figure.hue, figure.panel)
     levels = np.unique(cells[figure.over].values.astype(float))
@@ -127,7 +127,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
             for _, stratum in shared.split(coloured, *hidden):
                 path = places(figure, stratum)
                 x, best, *ends = np.array([place[:4] for place in path]).reshape(-1, 4).T
-                # Moved aside by a share of the least distance between two levels.
+                # Shifted by a share of the least distance between two levels.
                 steps = np.diff(np.unique(np.log(x) if figure.x_scale == "log" else x))
                 aside = APART * look.place * (steps.min() if len(steps) else 1.0)
                 moved = np.exp(np.log(x) + aside) if figure.x_scale == "log" else x + aside
@@ -139,7 +139,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
         axes.set_xlabel(setting_name(figure.x))
         shared.set_scales(axes, figure.x_scale, "log")
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
-        # Some room beside the outermost levels, as optima often stand there.
+        # With a margin, as optima are often at the outermost levels.
         axes.set_ylim(levels[0] / 1.2, levels[-1] * 1.2)
         axes.set_yticks(levels, [*map(number, levels)])
         axes.set_yticks([], minor=True)
@@ -150,7 +150,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     entries: Entries = [(RING, text), ({"marker": "|", "markersize": 10, "linestyle": ""}, sets)]
     with_theory = [source for source in THEORIES if source in shared.drawn_in(drawn)]
     entries += [(THEORY_LINES[each], f"line: {THEORY_NAMES[each]}, where it has an optimum") for each in with_theory]
-    shared.legends(drawing, looks, entries + _not_told_apart(hidden), figure.hue)
+    shared.legends(drawing, looks, entries + _hidden_factors(hidden), figure.hue)
     return drawing
 
 
@@ -163,7 +163,7 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
             y = by_source(part, figure.y, "empirical")
             shown = shared.visible(part.hdi.values, figure.x_scale) & shared.visible(y, figure.y_scale)
             bars = (COVERAGE * part[name].values[shown] for name in ("hdi_mcse", f"{figure.y}_mcse"))
-            # Nothing is uncertain of an index that is computed from the heads alone.
+            # An index that is computed from the heads alone has no error.
             x_bars, y_bars = (each if (each > 0).any() else None for each in bars)
             shared.draw_marks(axes, look, part.hdi.values[shown], y[shown], xerr=x_bars, yerr=y_bars)
         shared.set_scales(axes, figure.x_scale, figure.y_scale)

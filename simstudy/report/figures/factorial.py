@@ -1,7 +1,7 @@
-"""Figures of every cell of a factorial grid, or of every index: kinds "nested_loop", "lollipop", "zip" and "ordering".
+"""Figures of all cells of a factorial grid, or of all indices: kinds "nested_loop", "lollipop", "zip" and "ordering".
 
-In a nested loop, cells stand side by side in the order of loops over the factors, the last of the grid running fastest;
-stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
+A nested loop shows cells side by side in the order of loops over the factors, of which the last varies fastest; stairs
+below show their levels (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
 """
 
 import itertools
@@ -30,10 +30,10 @@ _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 
 def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
-    """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
+    """Draw the measure of each colour in every combination of the factors that are not colour or panel."""
     cells, loops = _looped(cells, figure)
     deviations = shared.Strips(cells, figure.y, margin)
-    # A single factor is named on the axis: stairs would show nothing.
+    # A single factor has its levels on the axis, without stairs.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
     heights[1:1] = deviations.heights
     drawing, looks, panels, drawn = shared.panelled(figure, cells, *heights, columns=1)
@@ -68,7 +68,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
 
 
 def _looped(cells: xr.Dataset, figure: PanelFigure) -> tuple[xr.Dataset, Loops]:
-    """Cells, and factors that neither colour nor panel shows: as one, if cells have few of all their combinations."""
+    """Return cells and the factors that are not colour or panel, as one factor if few combinations occur."""
     loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
     rows = zip(*(shared.levels_of(cells, name) for name in loops), strict=True)
     texts = [", ".join(short(level_name(each), 24) for each in row) for row in rows]
@@ -87,7 +87,7 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
 
 
 def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, beside: float) -> None:
-    """Draw a colour as steps, theory as pale ones; of steps that hide one another the marks stand side by side."""
+    """Draw a colour as steps and theory as pale steps; marks of different colours are shifted by ``beside``."""
     place, size = positions(cells, loops), math.prod(map(len, loops.values()))
     values, theory = by_source(cells, figure.y, "empirical"), shared.theory_of(cells, figure.y)
     steps, pale, bars = np.full((3, size), np.nan)
@@ -102,14 +102,14 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
 
 
 def _stairs(axes: Axes, loops: Loops) -> None:
-    """Draw the levels of every factor as a flight of stairs, the outermost on top, and list them beside it."""
+    """Draw and list the levels of each factor as stairs, the outermost factor on top."""
     sizes = [*map(len, loops.values())]
     edges = np.arange(math.prod(sizes) + 1) - 0.5
     for row, (name, levels) in enumerate(loops.items()):
         base, steps = len(loops) - 1 - row, np.indices(sizes)[row].ravel()
         axes.stairs(base + 0.5 * steps / max(len(levels) - 1, 1), edges, baseline=None, color=NEUTRAL, linewidth=1.1)
         text = f"{setting_name(name)}: {', '.join(map(level_name, levels))}"
-        # In the room that is left above the stairs.
+        # In the space above the stairs.
         axes.text(-0.5, base + 0.75, short(text, 130), fontsize=8.5, va="center", color=NEUTRAL)
     axes.set(yticks=[], ylim=(-0.1, len(loops)), xlim=(-0.5, len(edges) - 1.5), label=LEVELS)
     axes.tick_params(labelbottom=False, bottom=False)
@@ -119,14 +119,14 @@ def _stairs(axes: Axes, loops: Loops) -> None:
 
 
 MOST_STICKS = 16
-"""Of a figure without panels: more are told apart by the factor with the most levels."""
+"""Most sticks without panels; with more, the factor with the most levels makes panels."""
 APART = 0.22
-"""Distance of the colours of one row or step, in rows or steps."""
+"""Distance between the colours of a row or step, in rows or steps."""
 _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "markersize": 11, "zorder": 4}
 
 
 def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
-    """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
+    """Draw a row for each combination of the factors that are not colour or panel, with a stick for each colour."""
     target = figure.target or 0.0
     cells, loops = _looped(cells, figure)
     if not figure.panel and len(loops) > 1 and cells.sizes["cell"] > MOST_STICKS:
@@ -163,7 +163,7 @@ _COLOURS, _LIMITS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}, "#
 
 
 def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
-    """Draw the intervals of the first replicates of each cell, minus the truth; none where a replicate failed."""
+    """Draw the intervals of the first replicates of each cell minus the true value, without failed replicates."""
     names, rows = shared.varying(cells, figure.grid), coordinates_of(cells)
     titles = [", ".join(setting_and_level(name, level(row, name)) for name in names) for row in rows]
     coverage = zip(by_source(cells, "coverage", "empirical"), cells.coverage_mcse.values, strict=True)
@@ -196,7 +196,7 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
 
 
 def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
-    """Draw a row for each index that orders any cells; cells hold ``wrong_pair_share`` of this figure alone."""
+    """Draw a row for each index that is not constant; ``wrong_pair_share`` of cells is that of this figure."""
     orders = np.isfinite(cells.wrong_pair_share.values).any(axis=0)
     cells = cells.isel(index=orders | ~orders.any())
     names = cells.index.values.tolist()
@@ -205,7 +205,7 @@ def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
     for _, parts, axes in panels:
         axes.axvline(0.5, color=NEUTRAL, label="no relation", zorder=1, **DASHED)
         for look, coloured in parts:
-            first = coloured.isel(cell=0)  # all cells of one colour are compared with one another
+            first = coloured.isel(cell=0)  # the share is equal in all cells of a colour
             bars = COVERAGE * first.wrong_pair_share_mcse.values
             rows = np.arange(len(names)) + min(APART, 0.8 / len(looks)) * look.place
             shared.draw_marks(axes, look, first.wrong_pair_share.values, rows, xerr=bars, capsize=2.5)

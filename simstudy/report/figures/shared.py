@@ -1,4 +1,4 @@
-"""Parts that the kinds of figures share: canvas, scales, ticks, colours, cells told apart, legends, strips."""
+"""Parts that kinds of figures share: canvas, scales, ticks, colours, panels, legends, strips."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,14 +34,14 @@ STYLE: Any = {
 }  # fmt: skip
 """Settings of Matplotlib under which figures are drawn.
 
-A dollar in a label is a dollar.  Letters keep their shapes: hinting makes some strokes bold, and takes a twelfth of the
-time.  Titles stand where they are: to move them clear of ticks takes a tenth."""
+A dollar in a label is not mathematics.  Hinting is off, as it makes some strokes bold and takes a twelfth of the time.
+Titles have fixed places, as moving them away from ticks takes a tenth."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
 MARKERS = "os^DvPX"
 NEUTRAL = "#444444"
 """Colour of what belongs to no level."""
-# The broad line shows on both sides of the thin one where they agree.
+# The broad line is visible on both sides of the thin one if they coincide.
 THEORY_LINES: dict[str, Any] = {
     "exact": {"linewidth": 5.0, "alpha": 0.3, "solid_capstyle": "butt", "zorder": 1.5},
     "leading": {},
@@ -53,15 +53,15 @@ DASHED: Any = {"linestyle": (0, (5, 3)), "linewidth": 1.0}
 short = partial(textwrap.shorten, placeholder=" …")
 
 Entries = list[tuple[dict[str, Any], str] | str]
-"""Of a legend: how something is drawn, in grey unless a colour is stated, and what it is; or text alone."""
+"""Entries of a legend: how something is drawn, in grey by default, and what it is; or text alone."""
 
 
 own_style = partial(style.context, STYLE, after_reset=True)
-"""Draw with the defaults of Matplotlib and `STYLE`, whatever a file of settings or the caller has set."""
+"""Context in which only the defaults of Matplotlib and `STYLE` apply, not a file of settings or the caller's."""
 
 
 def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[Any, ...]:
-    """Return a drawing and its axes (row, column): panels, then strips below with their x, of heights in inches."""
+    """Return a drawing and its axes (row, column): panels, then strips below with the same x; heights in inches."""
     rows = -(-n_panels // columns)
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
@@ -78,7 +78,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
 
 
 def characters(axes: Axes, side: str = "width") -> int:
-    """Return how many characters of a title fit over a panel, or beside it."""
+    """Return the number of characters that fit above a panel, or along its height."""
     return int(getattr(axes.bbox, side) / axes.figure.dpi / 0.085)
 
 
@@ -100,7 +100,7 @@ def set_scales(axes: Axes, x_scale: str, y_scale: str) -> None:
 
 
 def tick_levels(axes: Axes, levels: np.ndarray, scale: str) -> None:
-    """Put ticks of x at the first and last level of a factor, and at others that keep clear of those before them."""
+    """Put ticks of x at the first and last level of a factor, and at others that do not overlap."""
     if len(levels := np.unique(levels[visible(levels, scale)])):
         places, chosen = np.log(levels) if scale == "log" else levels, [0, len(levels) - 1]
         for i, place in enumerate(places):
@@ -120,19 +120,19 @@ class PlainLog(LogFormatter):
 
 
 CLOSE_TO_ZERO = 0.4
-"""Of the largest value: an axis whose least value is no larger begins at 0."""
+"""An axis begins at 0 if its least value is at most this share of the largest."""
 
 
 def settle_y(panels: Sequence[Axes], scale: str, text: str) -> list[str]:
-    """Give panels one y axis, with its name, that begins at 0 where that costs little; return notes where it does not.
+    """Give panels a common y axis with a name, from 0 if the least value is near; return notes for the legend.
 
-    Each has its own if some would else be squeezed to less than an eighth of their height.
+    Each panel has its own axis if one would fill less than an eighth of the common axis.
     """
     drawn = [axes for axes in panels if axes.has_data()]
     limits = np.array([axes.get_ylim() for axes in drawn]).reshape(-1, 2)
     ends = np.log(limits) if scale == "log" else limits
     if len(drawn) and np.diff(ends).min() >= np.ptp(ends) / 8:
-        # A margin on each side, of all panels together: that of a panel may be narrower than half of a mark.
+        # One margin for all panels: that of a panel may be narrower than half of a mark.
         inside = ends + np.diff(ends) / 22 * [1, -1]
         joined = [inside.min(), inside.max()] + np.ptp(inside) / 20 * np.array([-1, 1])
         limits[:] = np.exp(joined) if scale == "log" else joined
@@ -146,7 +146,7 @@ def settle_y(panels: Sequence[Axes], scale: str, text: str) -> list[str]:
 
 
 def label_y(panels: Sequence[Axes], text: str) -> None:
-    """Name the y axis once in each row, and leave numbers to its first panel where all have the same."""
+    """Name the y axis in the first panel of each row, and show numbers only there if all axes are equal."""
     for axes in panels:
         if is_first(axes):
             axes.set_ylabel(text)
@@ -161,7 +161,7 @@ def is_first(axes: Axes) -> bool:
 
 
 class Look(NamedTuple):
-    """Colour and marker of a level, so that it is told apart in grey as well, and its place among all from -n/2 up."""
+    """Colour and marker of a level, which identify it also in grey, and its place, centred at 0 over n levels."""
 
     colour: str
     marker: str
@@ -169,7 +169,7 @@ class Look(NamedTuple):
 
 
 def draw_marks(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
-    """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``; no mark hides another at its place."""
+    """Draw open marks with error bars ``xerr`` and ``yerr``; marks at one place remain visible."""
     style = {"elinewidth": 1.1, "markeredgewidth": 1.3, "zorder": 3} | style
     filled = {name: style[name] for name in ("markersize", "transform") if name in style}
     axes.plot(x, y, look.marker, color="white", zorder=style["zorder"] + 0.05, **filled)  # above bars, below all marks
@@ -182,7 +182,7 @@ def levels_of(cells: xr.Dataset, factor: str | None) -> list[Any]:
 
 
 def split(cells: xr.Dataset, *factors: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
-    """Yield (level of the first, cells) for each combination of levels, in the order of the design; None is none."""
+    """Yield (level of the first, cells) for each combination of levels, in the order of the design; None is ignored."""
     names, rows = [name for name in factors if name], coordinates_of(cells)
     for inside in by_levels(rows, names, range(len(rows))):
         yield level(rows[inside[0]], names[0]) if names else None, cells.isel(cell=inside)
@@ -191,9 +191,9 @@ def split(cells: xr.Dataset, *factors: str | None) -> Iterator[tuple[Any, xr.Dat
 def panelled(
     figure: PanelFigure, cells: xr.Dataset, height: float, *below: float, alone: float = 0.0, columns: int = MAX_COLUMNS
 ) -> tuple[Drawing, dict[Any, Look], list[tuple[Any, ...]], list[Axes]]:
-    """Return a drawing, the look of each hue, of each panel its cells, the same by look, axes and strips; and all axes.
+    """Return a drawing, the look of each hue, (cells, cells by look, axes, strips) of each panel, and all axes.
 
-    ``alone`` is added to the height of an only panel.
+    ``alone`` is added to the height of a single panel.
     """
     levels, hues = list(split(cells, figure.panel)), list(dict.fromkeys(levels_of(cells, figure.hue)))
     looks = {  # no two of the first 49 agree in colour and marker
@@ -217,12 +217,12 @@ def varying(cells: xr.Dataset, grid: str, *shown: str | None) -> dict[str, list[
 
 
 def drawn_in(panels: Iterable[Axes]) -> set[str]:
-    """Return the labels of all that is drawn in panels."""
+    """Return the labels of everything that is drawn in panels."""
     return {str(each.get_label()) for axes in panels for each in axes.get_children()}
 
 
 def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str | None = None) -> None:
-    """Put colours above the panels and the reading of points and lines below them."""
+    """Put the legend of colours above the panels, and that of points and lines below."""
     if hue:
         names, title = [short(level_name(each), 70) for each in looks], setting_name(hue)
         handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m, _ in looks.values()]
@@ -235,50 +235,50 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
 
 
 def left_out(figure: Any, x: np.ndarray, y: np.ndarray) -> Entries:
-    """Entry of the legend that says how many points a logarithmic axis cannot show."""
+    """Return an entry of the legend with the number of points that a logarithmic axis cannot show, if any."""
     count = int((np.isfinite(x) & np.isfinite(y) & ~(visible(x, figure.x_scale) & visible(y, figure.y_scale))).sum())
     return [f"{counted(count, 'point')} ≤ 0 left out of a log axis"] if count else []
 
 
 HEIGHT = 0.85
-"""Of a strip, in inches."""
+"""Height of a strip, in inches."""
 STRIP = "residuals"
 """Label of the axes of a strip."""
 TELLING = 0.5
-"""Longest half of an error bar, as a share of theory, of a point that decides how far strips go."""
+"""Largest half of an error bar, relative to theory, of points that determine the limits of strips."""
 FAR = 4.0
-"""A strip reaches no further than so many times what three quarters of the points need."""
+"""Largest limit of a strip, as a multiple of the limit that three quarters of the points need."""
 LEAST = 0.01
-"""A strip reaches at least so far where no claim states a margin."""
+"""Least limit of a strip if no claim states a margin."""
 STRIP_APART = 4.0
-"""Distance of the colours at one x, in points: residuals are so near to 0 that they would hide one another."""
+"""Distance between colours at one x, in points, as residuals near 0 would overlap."""
 WIDEST = 24.0
-"""Of all colours at one x, in points."""
+"""Largest distance between the outermost colours at one x, in points."""
 MARGIN = "#dfeee3"
 """Colour of the margin in strips."""
 
 
 def by_source(cells: xr.Dataset, measure: str, source: str) -> Array:
     """Return a measure in each cell by Monte Carlo (``empirical``) or a theory."""
-    # Of variables: `sel` takes a hundred times as long, for each line of each figure.
+    # From variables, as `sel` takes a hundred times as long.
     return cells.variables[measure].values[cells.indexes["source"].get_loc(source)]
 
 
 def theory_of(cells: xr.Dataset, measure: str) -> Array:
-    """Return the value of theory in each cell, the exact one where there is one; NaN where no theory has any."""
+    """Return the value of exact theory in each cell, else of leading order; NaN without theory."""
     exact, leading = (by_source(cells, measure, source) for source in THEORIES)
     return np.where(np.isnan(exact), leading, exact)
 
 
 def residuals(cells: xr.Dataset, measure: str) -> tuple[Array, Array]:
-    """Return Monte Carlo over theory − 1 in each cell, and its MCSE; NaN where no theory has a value other than 0."""
+    """Return the Monte Carlo estimate over theory minus 1 in each cell, and its MCSE; NaN if theory is 0 or missing."""
     theory = theory_of(cells, measure)
     theory = np.where(theory == 0, np.nan, theory)
     return by_source(cells, measure, "empirical") / theory - 1, cells[f"{measure}_mcse"].values / np.abs(theory)
 
 
 class Strips:
-    """Residuals of a measure in strips below panels, on one symmetrical axis; none where theory says nothing."""
+    """Relative deviations of a measure from theory, in strips below panels with a symmetrical axis, if any."""
 
     def __init__(self, cells: xr.Dataset, measure: str, margin: float | None) -> None:
         self._measure, self._margin = measure, margin
@@ -286,18 +286,18 @@ class Strips:
         errors = COVERAGE * np.nan_to_num(mcse)
         needed = np.abs(self._found) + errors
         known = np.isfinite(needed)
-        # Points that tell nothing, as their bars are so long, do not decide, unless there are no others.
+        # Points with very long bars do not determine the limit, unless there are no others.
         telling = known & (errors <= TELLING)
         needed = needed[telling if telling.any() else known]
         self.limit = 0.0
         if len(needed):
             shown = min(float(needed.max()), FAR * float(np.quantile(needed, 0.75)))
-            # What lies inside has to look inside; without a margin, a hundredth is what nobody takes for a failure.
+            # The margin must be visible inside the strip; without one, deviations of 1 % must look small.
             self.limit = 1.1 * max(shown, 1.25 * margin if margin else LEAST)
         self.heights = [HEIGHT] if self.limit else []
 
     def draw(self, axes: Axes, x: np.ndarray, cells: xr.Dataset, look: Look, shift: float = 0.0) -> None:
-        """Draw residuals at x, ``shift`` points to the right; those beyond the strip are arrows at its edge."""
+        """Draw residuals at x, shifted right by ``shift`` points; those beyond the limit are arrows at the edge."""
         (values, mcse), limit = residuals(cells, self._measure), self.limit
         moved = offset_copy(axes.transData, axes.get_figure(root=True), shift, units="points")
         known = np.isfinite(values) & np.isfinite(x)
@@ -310,7 +310,7 @@ class Strips:
                 axes.plot(x[beyond], edge, marker, color=look.colour, markersize=4, transform=moved)
 
     def settle(self, strips: Sequence[Axes]) -> None:
-        """Give strips their axis in per cent, named in the first column, and the margin of a claim."""
+        """Set the axis of strips in per cent, with a title in the first column, and draw the margin of a claim."""
         for axes in strips:
             axes.set_label(STRIP)
             axes.axhline(0.0, color=NEUTRAL, linewidth=0.8, zorder=1)
@@ -324,7 +324,7 @@ class Strips:
                 axes.set_title("relative deviation from theory", loc="left", fontsize=9, pad=3)
 
     def entries(self) -> Entries:
-        """Entries of the legend on what strips show, and on what lies beyond them; none without strips."""
+        """Return entries of the legend on strips and on points beyond their limit; none without strips."""
         if not self.limit:
             return []
         allowed = f"; band: margin of the claim, ±\u00a0{number(100 * self._margin)}\u00a0%" if self._margin else ""
