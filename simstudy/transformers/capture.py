@@ -6,8 +6,7 @@ Attention is intercepted at three places, which are restored afterwards.
    name "eager"; no new name is registered, as some families select keys only with this one.
 2. `torch.nn.functional.scaled_dot_product_attention`, replaced in its module and watched by a function mode.  This
    includes `nn.MultiheadAttention`, with projected queries and keys.
-3. Any other softmax over the last axis whose result multiplies values.  Only its weights are known.  A softmax that
-   multiplies nothing, such as that of a router, is not attention.
+3. Any other softmax over the last axis whose result multiplies values.  Only its weights are known.
 
 Each call at places 1 and 2 is checked: weights times values must equal the output of the module.
 
