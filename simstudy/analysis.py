@@ -22,16 +22,12 @@ class ExploratoryContrast(NamedTuple):
     """Two cells compared after the fact: no claim that was stated before the run, and no verdict."""
 
     statistic: str  # What is estimated, in words
-    # estimate, mcse: Difference or ratio, in the unit of the measure or 1, and its Monte Carlo standard error
-    estimate: float
-    mcse: float
-    # lower, upper: The truth lies between them with 95 %, at all looks at the study together; for this contrast
-    # alone, however many are asked for.  Infinite where `why_no_verdict` says why.
-    lower: float
+    estimate: float  # Difference or ratio, in the unit of the measure or 1
+    mcse: float  # Monte Carlo standard error of the estimate
+    lower: float  # 95 % confidence interval at all looks at the study, for this contrast alone; infinite if undefined
     upper: float
-    # Whether the cells have their replicates in common, so that the error is that of differences block by block
-    paired: bool
-    reason: str = ""  # Why the error allows no interval; empty if it does
+    paired: bool  # True if the cells share replicates: then the error is that of differences block by block
+    reason: str = ""  # Why the interval is undefined, if so
 
     def __repr__(self) -> str:
         pairing = "paired block by block" if self.paired else "independent cells"

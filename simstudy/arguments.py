@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-LARGEST = 1e50
-"""Size of numbers, and of the reciprocal of a bandwidth, up to which no logit leaves float64."""
+LARGEST = 1e50  # of numbers, and of the reciprocal of a bandwidth: no logit leaves float64
 MAX_NUMBERS = 1 << 30
 """Most numbers of an array: 8 GiB.  A view that repeats one number may claim any size, and copies would take it."""
 

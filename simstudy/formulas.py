@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 OfMeans = Callable[[Mapping[str, Array]], Array]
 """A measure as a function of means by name, (case,), among them that of the numbers that replicates give for it."""
-FAILURE_RATE = "failure_rate"
-"""Measure of all functions, which may be asked for."""
+FAILURE_RATE = "failure_rate"  # a measure of all functions, which may be asked for
 OF_TABLES = ("relative_precision", "bias_eliminated_coverage", "convergence")
 """Measures for which all estimates are needed at once."""
 CATALOGUE = """[functions: source cell]

@@ -19,8 +19,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "claims.NAME": (document.Claim, document.BaseClaim),
     "figures.NAME": (document.Figure, document.BaseFigure),
 }
-Line = tuple[tuple[str, ...], str]
-"""Names that a line is about, and the line."""
+Line = tuple[tuple[str, ...], str]  # names that a line is about, and the line
 
 
 def words(thing: Any) -> str:

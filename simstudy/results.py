@@ -17,8 +17,7 @@ from simstudy.design.measures import VARIABLES, Variable, coordinates_of, descri
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
-LAYOUT = "tree 3"
-"""Attribute of results: how they are laid out; changed with what `tree_of` makes."""
+LAYOUT = "tree 3"  # an attribute of results, to be changed with what `tree_of` makes
 ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
 SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"
 _SHOWN = ("n_replicates", "n_failed", "precision_reached")
@@ -28,8 +27,7 @@ METHOD, ESTIMATOR = "method", "estimator"
 _DIMENSIONS = {METHOD: ESTIMATOR}
 DERIVED = ("bandwidth_rule", "total_dim")
 """Settings that others tell as well."""
-SPARSE = 4
-"""Combinations of factors for each cell, beyond which a grid is a list of cells."""
+SPARSE = 4  # combinations of factors for each cell, beyond which a grid is a list of cells
 _NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions of variables that are no settings
 _SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
     name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"

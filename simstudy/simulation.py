@@ -1,6 +1,7 @@
 """Any process, methods and measures as callables of Python, which travel by value, known by what they rest on."""
 
 import contextlib
+import copyreg
 import dis
 import functools
 import hashlib
@@ -30,6 +31,7 @@ from simstudy.study import folder_of, run_loaded
 
 GRID, FILES = "simulation", ("functions.py", "design.json")
 MIN_REPLICATES = 1024
+_WRAPPED = "__wrapped__", "py_func", "pyfunc", "otypes", "excluded", "signature"  # by functools, Numba and np.vectorize
 _NO_SOURCE = "which has no source; give version=TEXT, and another text when it changes"
 
 
@@ -217,39 +219,48 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
         yield repr(value)
         return
     if id(value) in seen:
+        yield f"{seen[id(value)][0]}"
         return
-    seen[id(value)] = value  # kept, so that no other value has its id
+    seen[id(value)] = len(seen), value  # kept, so that no other value has its id
     text, parts = "", cast(Iterable[Any], ())
     match value:
-        case functools.partial():
-            parts = value.func, *value.args, value.keywords
         case types.MethodType() | types.BuiltinMethodType() if not isinstance(value.__self__, types.ModuleType):
             text, parts = value.__name__, (getattr(value, "__func__", None), value.__self__)
         case types.FunctionType():
             text = f"{value.__qualname__} of {_source_of(name, value, own)}"
             parts = () if _installed(value.__module__) else _used_by(name, value)
-        case np.ndarray() if value.dtype.kind != "O":
+        case np.ndarray() if type(value) is np.ndarray and value.dtype.kind != "O":
             text = f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-        case Mapping():
-            parts = list(value.keys()), list(value.values())
-        case list() | tuple() | set() | frozenset():
-            parts = value if isinstance(value, list | tuple) else sorted(value, key=repr)
+        case tuple() | set() | frozenset():
+            parts = *(value if isinstance(value, tuple) else sorted(value, key=repr)), getattr(value, "__dict__", None)
         case type() | types.ModuleType():
             text = f"{value.__name__} of {_source_of(name, value, own)}"
             if isinstance(value, type) and not _installed(value.__module__):
                 held = (getattr(each, "__func__", getattr(each, "fget", each)) for each in vars(value).values())
                 parts = itertools.chain(value.__bases__, *(_used_by(name, each) for each in held if callable(each)))
+        case _ if hasattr(value, "untyped_storage"):  # a tensor of PyTorch, which travels with addresses
+            bits = value.detach().cpu().reshape(-1).view(sys.modules["torch"].uint8).numpy()  # type: ignore[union-attr]
+            text = f"{value.dtype} {[*value.shape]} {hashlib.sha256(bits).hexdigest()}"  # type: ignore[union-attr]
         case _ if hasattr(value, "__name__"):  # by a decorator: of a function, or of ufuncs, which numpy and scipy have
             text = value.__name__ if isinstance(value, np.ufunc) else _source_of(name, value, own)
-            parts = (getattr(value, "__wrapped__", getattr(value, "py_func", None)),)
-        case _ if hasattr(value, "__dict__"):
-            parts = type(value), vars(value)
+            parts = [getattr(value, each, None) for each in _WRAPPED]
         case _:
-            raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}")
+            try:
+                parts = type(value), *_state_of(value)
+            except (TypeError, AttributeError):
+                raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}") from None
     yield f"{type(value).__name__} {text}("
     for part in parts:
         yield from _rests_on(name, part, seen, own)
     yield ")"
+
+
+def _state_of(value: Any) -> Iterator[Any]:
+    """Yield what an object is pickled as, which has values in slots and in C; TypeError if it cannot be identified."""
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        raise TypeError  # its state changes with each use
+    reduced = copyreg.dispatch_table.get(type(value), lambda each: each.__reduce_ex__(4))(value)
+    yield from (tuple(each) if isinstance(each, Iterator) else each for each in reduced)
 
 
 def _used_by(name: str, function: Any) -> Iterator[Any]:

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from simstudy.execution.state import CellProgress, Plan
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
-Observer = Callable[..., Any]
-"""Takes the state of a run, and once all is simulated how many cells have their theory."""
+Observer = Callable[..., Any]  # takes the state of a run and, once all is simulated, how many cells have their theory
 INTERVAL = ("lower", "upper", "truth")
 
 

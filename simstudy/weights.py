@@ -49,5 +49,4 @@ def least_squares(gram: Array, cross: Array) -> Array:
     return np.asarray(np.linalg.lstsq(gram, cross, rcond=1e-10)[0], np.float64)
 
 
-CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}
-"""Weights of sum 1 by the class that they are sought in."""
+CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}  # all of weights of sum 1

@@ -129,7 +129,6 @@ def test_ensemble__takes_lists_labelled_arrays_and_other_precisions_and_leaves_t
 
 @pytest.mark.parametrize(("shift", "outlier"), [(1.7e9, False), (1e14, True)])
 def test_common_shift_of_keys_and_queries__takes_no_digit(shift, outlier):
-    """Of projected keys of 1e12 differences have lost eight digits, of 1e14 ten."""
     rng = np.random.default_rng(4)
     offset = np.array([shift, -shift, 0.0])
     numbers = np.round(rng.normal(size=(34, 3)), 1) + offset

@@ -41,7 +41,6 @@ VERDICT = {"stop": "verdict"}
     ({"mse": 0.9}, ""),
 ])  # fmt: skip
 def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(wanted, told, tmp_path):
-    """In Python nothing said so."""
     waiting = {"relative_mcse": None, "expected": None} if wanted == VERDICT else {}
     text = varied(DESIGN if waiting else UNCLAIMED, max_replicates=128, **waiting | wanted)
     with warnings.catch_warnings(record=True, action="always", category=PrecisionWarning) as found:
@@ -161,7 +160,6 @@ def test_given_function__is_known_by_what_it_rests_on_and_needs_no_file_where_it
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.rare)])
 def test_threads_that_run_open_plot_and_close__are_not_in_each_others_way(times, found, tmp_path):
-    """Three run, open, plot and close their own study; two more plot these meanwhile, as a web server does."""
     for number in range(3):
         shutil.copytree(found[1] / "tiny", tmp_path / str(number) / "tiny")
 

@@ -84,7 +84,6 @@ def test_grid_with_few_of_its_combinations__has_gaps_or_is_a_list_of_cells(resul
 
 
 def test_what_is_opened__survives_a_fuller_index_and_a_file(results, tmp_path):
-    """Encodings of the first file made a missing flag true, and cut a missing text to two letters."""
     Store(tmp_path).write_dataset("results.nc", tree_of(results))
     opened = open_results(tmp_path)
     assert not any(each.encoding for node in opened.subtree for each in node.variables.values())

@@ -64,7 +64,7 @@ class Performance(NamedTuple):
         """Let numbers of events that no replicate differs in have the error of two that do (Agresti and Coull 1998)."""
         for name in counted - ({*Functions.builtin} - {"coverage", "rejection_rate"}):
             value, share = self.estimate[name], self.contribution[name]
-            if np.abs([value - np.rint(value), *share]).max() < 1e-12:  # but for rounding
+            if np.abs([value - np.rint(value), *share]).max() <= 1e-12 * abs(np.rint(value)):  # but for rounding
                 self.mcse[name], self.widening[name] = np.array(2.0**0.5 / self.n_replicates), widening_of(0.0 * share)
         return self
 

@@ -3,14 +3,19 @@
 import functools
 import json
 import math
+import re
 import runpy
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from builders import rare, refuses, write_design
 from commands import ROOT
+from scipy.interpolate import CubicSpline
 from scipy.stats import binom
 
 import simstudy
@@ -26,6 +31,7 @@ from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
 from simstudy.report.progress import status_record
 from simstudy.results import cells_of
+from simstudy.simulation import stand_ins
 
 N, BATCH = 12, 256
 
@@ -189,6 +195,8 @@ def test_share_of_events__that_all_replicates_have_or_none_is_as_uncertain_as_on
         assert found[f"{name}_mcse"].values == pytest.approx(np.sqrt(2.0) / (16 * BATCH), rel=0.05)
     # As it is told of cells: of a difference, exceptions in both of them.
     assert found.verdict_mcse.values == pytest.approx(found.above_mcse.values[0] * np.array([1.0, 2.0]))
+    tiny = study(tmp_path, methods={"tiny": lambda x: {"size": 1e-15 * abs(x[:, 0])}}, measures=["size"])
+    assert tiny.size_mcse.item() < 1e-16  # which is no share of events
 
 
 def test_infinite_parameter__is_read_back_and_told(tmp_path):
@@ -322,6 +330,25 @@ def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_
     BY_VALUE.clear()
     with pytest.raises(UserError, match=r"functions.py: its functions were given to simulate; call it again"):
         simstudy.run(design, output=tmp_path / "other", executor="serial", trust=[design.with_name("functions.py")])
+
+
+class Slotted(list):
+    __slots__ = ("k",)
+
+    def __init__(self, k):
+        self.k = k
+
+
+@pytest.mark.parametrize("holding", [
+    Slotted, Trimmed, lambda k: CubicSpline([0.0, 1.0], [0.0, k]), lambda k: torch.tensor([0.0, k]), lambda k: {1.0, k},
+    lambda k: np.vectorize(lambda x: k * x), lambda k: pd.Series([k]), lambda k: deque([k]),
+    lambda k: re.compile(f"{k}"), lambda k: np.array([k, None]),
+    lambda k: [a := [1.0], b := [1.0], a if k > 0.5 else b],
+])  # fmt: skip
+def test_value__identifies_whatever_holds_it(holding):
+    """In slots, in what is compiled or wrapped, and in what is the same object."""
+    one, same, other = (stand_ins({"own": functools.partial(shrunk, by=holding(k))}) for k in (0.5, 0.5, 0.6))
+    assert one == same != other
 
 
 def test_file_of_functions__is_run_once_also_by_threads_that_meet():

@@ -309,7 +309,6 @@ def test_rows_of_a_population__are_one_bootstrap_sample_in_each_batch_and_have_n
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("combination", ["uniform", {"kind": "fitted", "n_validation": 20}])
 def test_level_of_features__takes_no_digit_from_distances(tmp_path, monkeypatch, dtype, combination):
-    """Features of 9e8 lost seven digits in projections, and all of them in single precision."""
     monkeypatch.setattr(Cell, "data_id", "0" * 32)  # the same rows of either file
     table, found = np.round(np.random.default_rng(5).normal(size=(90, 3)) * 8.0) / 8.0, []
     for shift in (0.0, 9e8):

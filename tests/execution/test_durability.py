@@ -94,7 +94,6 @@ def test_second_run_in_a_folder__is_refused_and_harmless(tiny, tmp_path, monkeyp
 
 
 def test_two_hosts_that_have_lost_their_locks__do_not_both_write_and_without_locks_none(tiny, tmp_path, monkeypatch):
-    """As on a network file system, whose server started anew."""
     design, others = loaded(tmp_path), []
     path = store_of(design, tmp_path).folder / "batches" / "run"
     elsewhere = "import fcntl, platform; fcntl.flock = lambda *_: None; platform.node = lambda: 'another host'"
@@ -242,7 +241,6 @@ def test_write_that_fails_or_kills__is_one_line_or_nothing_lost(tmp_path):
     (True, UNFOLDED, ("--executor", "serial", "--confirm", "a text")),
 ])  # fmt: skip
 def test_each_operation_that_fails_or_kills__is_one_line_or_nothing_lost(kills, before, options, tmp_path):
-    """Of a hundred over a run, one at a time."""
     calm = Calm(tmp_path, before, *options)
     numbers = range(1, len(calm.asked) + 1, max(1, len(calm.asked) // 100))
     with ThreadPoolExecutor(os.cpu_count()) as forks:
@@ -286,7 +284,6 @@ print(engine(), probed().hex(), hashlib.sha256(np.concatenate(values).tobytes())
 
 
 def test_code_of_the_c_library_that_runs__is_of_the_engine():
-    """Without fused products sin, exp, pow and what SciPy makes of them have other last bits, as had batches."""
     found = []
     for switched_off in ("-FMA,-AVX2", "-ERMS", ""):  # as another processor; the second for copies alone
         environment = os.environ | {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={switched_off}"}
@@ -311,7 +308,6 @@ def test_settings_of_the_compiler__are_of_the_engine_and_of_the_cache_if_they_ch
 
 
 def test_code_that_numpy_and_its_linear_algebra_run__is_of_the_engine(monkeypatch):
-    """Last bits changed with OPENBLAS_CORETYPE while the engine stayed, and `verify` blamed the results."""
     asked = engine.__wrapped__
     before, loaded = asked("cpu"), provenance.threadpool_info()
     further = {"filepath": "/elsewhere/libtorch.so", "architecture": "Another"}

@@ -133,7 +133,6 @@ def test_short_batches__are_handed_over_several_at_a_time_and_the_next_turn_befo
 
 @pytest.mark.parametrize("seconds", [3600.0, 0.0])
 def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch, executor):
-    """To ask the scheduler for them takes as long as a short batch."""
     monkeypatch.setattr(clusters, "COUNT_SECONDS", seconds)
     monkeypatch.setattr(executor, "_counted", -math.inf)  # they are counted when it opens, too
     counted = watched(monkeypatch, executor._client, "nthreads")
@@ -164,7 +163,6 @@ def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_ot
 
 
 def test_outcome_whose_worker_is_lost_just_after_it_was_fetched__counts(executor, monkeypatch):
-    """Dask's own executor took it for an error: not enough values to unpack (expected 3, got 1)."""
     client, gather = executor._client, executor._client._gather
 
     async def lost_since(futures, **how):
@@ -206,7 +204,6 @@ def numerical_threads() -> set[int]:
 
 
 def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_path, monkeypatch):
-    """Last bits of theory depended on how many there were; a design without claims meets it when the run ends."""
     seen, original = [], assemble.assemble
     monkeypatch.setattr(assemble, "assemble", lambda *given: seen.append(numerical_threads()) or original(*given))
     with threadpool_limits(2):
@@ -221,7 +218,6 @@ def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_pa
 
 
 def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch, local, executor):
-    """Such a worker would store its bits under the name of ours."""
     local.scale(2)
     executor._client.wait_for_workers(2)
     unlike = []
@@ -244,7 +240,6 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
 
 @pytest.mark.parametrize("workers", [0, True, "2", 1025])
 def test_workers_that_no_machine_has__are_refused_and_by_default_are_those_of_the_job(workers, monkeypatch):
-    """A thread that cannot be started was called a defect of simstudy."""
     refuses("must be a whole number from 1 to 1024", open_executor("threads", workers).__enter__)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {7}, raising=False)  # as a batch system does
     with open_executor("threads") as opened:

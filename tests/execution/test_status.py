@@ -159,7 +159,6 @@ def test_budget__is_not_spent_by_the_pilot_of_batch_sizes(tmp_path, monkeypatch)
 
 
 def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
-    """By the speed since the run began, not by what was stored before."""
     design, now = load_design(write_design(tmp_path)), [0.0]
     monkeypatch.setattr(state.time, "monotonic", lambda: now[0])
     run_state, work, told = RunState(design, store_of(design, tmp_path)), [10, 50, 0], []

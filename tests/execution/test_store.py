@@ -163,7 +163,6 @@ def test_batch_that_cannot_be__is_damaged(forge, store):
     ("fsync", errno.EMFILE, "allow more open files"),
 ])  # fmt: skip
 def test_failed_write__leaves_nothing_behind(store, call, number, remedy, monkeypatch):
-    """Too many open files are no fault of the disk."""
     monkeypatch.setattr(f"simstudy.execution.folder.os.{call}", Mock(side_effect=OSError(number, "as told")))
     refuses(rf"a.txt: cannot be written \(as told\); {remedy}", store.files.write, "a.txt", b"text")
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []

@@ -53,7 +53,6 @@ def test_layouts__of_one_table_give_the_same_estimates_paired_by_unit(layout):
 
 @pytest.mark.parametrize("level", [1e8, 1e9, 1.6e10, 1e12])
 def test_level__takes_no_digit_from_differences(level):
-    """Pairs that differ by .13 ± .019 had error 0, and were all alike, where numbers are 1e9."""
     pairs = level + VALUES[:, :2] * 0.27
     apart = pairs[:, 1] - pairs[:, 0]  # without rounding, as both are near
     found = estimates(dict(zip("ab", pairs.T, strict=True))).combine({1: 1.0, 0: -1.0})
@@ -66,7 +65,6 @@ NAMES = (10, 20.5), ("a", "b"), ("10", "20"), ("1.1", "1.10"), ("007", "7"), ("1
 
 @pytest.mark.parametrize("names", NAMES)
 def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
-    """Names that read as equal numbers were refused, and others not found by a claim that selects them as text."""
     wide = pd.DataFrame(dict(zip(names, VALUES.T, strict=False)))
     long = wide.rename_axis("task").stack().rename("score").rename_axis(["task", "condition"]).reset_index()
     for numbers, columns in ((dict(wide), {}), (wide, {}), (long, OF_LONG)):
@@ -340,7 +338,6 @@ def test_difference_of_shares__has_an_interval_that_covers_whatever_they_are(n, 
 
 
 def test_ratio__is_no_harder_to_prove_above_a_smaller_bound():
-    """Where one unit has much of the variance of the numerator, not of the ratio, "above 0" was undecided."""
     signs, claim = np.tile([-1, 1], 50), {"kind": "larger_than", **AGAINST, "compared": "ratio"}
     frame = pd.DataFrame({"a": np.r_[2.88, 0.8 + 0.4 * np.sort(signs)], "b": np.r_[3.6, 1.0 + 0.9 * signs]})
     found = simstudy.judge(frame, {f"above-{k}": claim | {"value": k / 10} for k in range(6)}).to_dataframe()

@@ -24,7 +24,6 @@ QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 @pytest.mark.parametrize("treatment", ["integrated", "drawn"])
 def test_replicates__equal_naive_loops_over_the_same_data(logits, treatment):
-    """And batches are sums of these: below."""
     cell = minimal_cell(
         logits=logits, noise_treatment=treatment, regression=RIDGE, queries=QUERIES, noise_sd=0.5, n_keys=17,
         query_projections="opposite",

@@ -91,7 +91,6 @@ def test_spectral_indices__know_independent_and_identical_heads_and_a_matrix_by_
 
 @pytest.mark.parametrize("level", [0.0, 1e9, 1e13])
 def test_mcse_of_own_numbers__does_not_depend_on_their_level(level):
-    """By leaving blocks out of sums, numbers of 1e13 lost half of the digits of their differences."""
     numbers = level + np.random.default_rng(2).integers(-9, 9, 4096).astype(float)
     blocks = empty(4096, np.zeros(0), 1, 1)._replace(n_defined=np.ones(4096, np.int64), statistic_sum=numbers[:, None])
     found = performance(blocks, np.ones(1), ("coverage",))

@@ -44,7 +44,6 @@ def html(folder):
 
 
 def test_page__is_well_formed_needs_nothing_else_and_shows_the_figures_that_are_stored(html, design, folder):
-    """No script, no file, no address: not even one that got past the escaping of what a design says."""
     page = Page(html)
     assert page.open == [] and len(set(page.ids)) == len(page.ids)
     assert {tag for tag, _ in page.tags}.isdisjoint({"link", "iframe", "object", "script"})
@@ -68,7 +67,6 @@ def test_page__is_well_formed_needs_nothing_else_and_shows_the_figures_that_are_
 
 
 def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
-    """Then the claims, a line each that opens without a script, and the other figures."""
     text = " ".join(Page(html).text.split())
     parts = [
         "A made-up study", "Does <b>nothing</b>",
@@ -164,7 +162,6 @@ def test_large_grid__is_cut_and_says_so(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("undrawn")
 def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
-    """A claim about cells of which no replicate is defined is undecided, with nothing but NaN to show."""
     design = load_design(DESIGN)
     undefined = build_results(design)
     for name, variable in undefined.data_vars.items():

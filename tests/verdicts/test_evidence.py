@@ -64,7 +64,6 @@ def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
 
 
 def test_rounding__counts_as_an_error_of_sums_and_squares_and_is_no_standard_error_of_equal_blocks():
-    """Studies showed the rounding allowed for as a standard error: "(0.0 ± 1.0)e-10"."""
     estimates = exact_estimates([{"x": 1.0}, {"x": 2.0}], [4.0, 1.0], 0.0)
     assert estimates.combine({0: 1.0, 1: -1.0}).error == pytest.approx(4.0 * HEADS_ROUNDING)
     np.testing.assert_allclose(estimates.differences([0, 1]).error, HEADS_ROUNDING * np.array([[4.0, 4.0], [4.0, 1.0]]))

@@ -169,7 +169,6 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
 
 
 def test_ratio__has_the_error_of_its_denominator_and_is_judged_without_division():
-    """By the error that is printed, 9 to 12 % of true ratios to means of 3 standard errors were refuted at one look."""
     at, ratio = [{"x": 0.0}, {"x": 1.0}], {"where": {"x": 0.0}, "versus": {"x": 1.0}, "compared": "ratio"}
     for values, error in (([2.0, 1.0], [0.01, 0.02]), ([2.0, -1.0], [0.1, 0.2])):
         accounts = exact_accounts(at, values, error)

@@ -325,7 +325,6 @@ def test_nested_loop__has_a_step_or_a_gap_for_each_combination_in_the_order_of_t
 
 @pytest.mark.parametrize("kind", ["nested_loop", "lollipop"])
 def test_cells_with_few_of_all_combinations__stand_side_by_side_alone(leading, kind):
-    """As settings drawn from a domain: all combinations of eight such factors would fill no memory."""
     cells, names = chosen(single(), leading), [f"factor_{k}" for k in range(30)]
     cells = cells.assign_coords({name: ("cell", np.arange(7.0)) for name in names})
     cells.attrs["factors"] = f"angles: {', '.join(names)}"
