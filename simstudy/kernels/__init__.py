@@ -1,10 +1,10 @@
-"""Compiled loops: bare arrays in, bare arrays out, on the device that computes.
+"""Compiled loops over arrays, on the CPU or a GPU.
 
-No I/O, no labels, no random numbers: a kernel is a deterministic function of its arguments, and the bits for one
-replicate do not depend on the replicates that share its call.
+A kernel is a deterministic function of its arguments, without input, output or random numbers.  The bits for one
+replicate do not depend on other replicates in the same call.
 """
 
-import simstudy.kernels.settings  # noqa: F401  before all that imports Numba
+import simstudy.kernels.settings  # noqa: F401  before other imports of Numba
 from simstudy.kernels.compact import compact_moments
 from simstudy.kernels.nadaraya_watson import nw_moments, project
 

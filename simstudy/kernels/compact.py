@@ -1,7 +1,7 @@
 """Heads with compact kernels (1 − |u|²)_+^r of fixed bandwidth: estimates, and moments given the keys.
 
-Weights are powers of whole numbers: no exponential, and no range to guard.  Keys pass in tiles; sums over tiles are
-float64 in either precision.
+Weights are integer powers, without exponentials and without overflow.  Keys are processed in tiles; sums over tiles
+are float64 in both precisions.
 """
 
 import functools
@@ -26,9 +26,9 @@ def compact_moments(
     radius: float,
     power: int,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """As `nw_moments`, of weights (1 − |k_q − k_i|²/radius²)_+^power; NaN in an empty window."""
+    """Return the same as `nw_moments` for weights (1 − |k_q − k_i|²/radius²)_+^power; NaN for an empty window."""
     real = projected_keys.dtype
-    inverse = real.type(1.0 / radius)  # in whose units queries are
+    inverse = real.type(1.0 / radius)  # queries are in units of the radius
     given, (means, grams, _) = arrays_for(projected_keys, values, variances, projected_queries * inverse)
     moments_by(power)(inverse, *given, memory_for(*given[3].shape[1:], real), means, grams)
     return means, None if variances is None else grams
@@ -36,7 +36,7 @@ def compact_moments(
 
 @functools.cache
 def moments_by(power: int) -> Any:
-    """Return the kernel of weights that are this power: one kernel for each, as the compiler unrolls its products."""
+    """Return the kernel of weights with this power; one for each power, as the compiler unrolls its products."""
     raised = device_function(lambda t: t**power)
 
     @kernel
@@ -72,7 +72,7 @@ def moments_by(power: int) -> Any:
 
 @inlined
 def _lay(keys, start, size, inverse, laid):
-    # laid[2 + k, i] = keys[k, start + i] in units of the radius; keys that fill vectors lie out of every window.
+    # laid[2 + k, i] = keys[k, start + i] in units of the radius; keys that pad vectors are outside every window.
     for k in range(len(keys)):
         source, row = keys[k, start : start + size], laid[2 + k]
         for i in range(size):
@@ -83,8 +83,8 @@ def _lay(keys, start, size, inverse, laid):
 
 @inlined
 def _earlier_squares(laid, points, q, data, size):
-    # Return the row that holds the sums of squares over all but the last two dimensions: zeros, if there are no others.
-    # Rows take turns: a loop that reads and writes the same one is not vectorised.
+    # Return the row with sums of squares over all but the last two dimensions, zeros if there are no others.
+    # Two rows alternate, as a loop that reads and writes the same row is not vectorised.
     found = 2
     for k in range(0, len(points) - 2, 2):
         before = data[found]
@@ -98,9 +98,9 @@ def _earlier_squares(laid, points, q, data, size):
 
 @inlined
 def _sums(raised, laid, points, q, data, size, row, keep):
-    # Sums of w_i and of w_i values_i; if they are to be kept, row[i] is set to w_i scales_i.
+    # Return sums of w_i and of w_i values_i; if ``keep``, set row[i] to w_i scales_i.
     earlier, values, scales = data[_earlier_squares(laid, points, q, data, size)], data[0], data[1]
-    # An odd number of dimensions ends with a row of zeros at the place of the query.
+    # With an odd number of dimensions, the last is a row of zeros with a query of 0.
     k = (len(points) - 1) // 2 * 2
     x0, x1, a0 = laid[2 + k], laid[3 + k], points[k, q]
     a1 = points[k + 1, q] if k + 1 < len(points) else points.dtype.type(0)

@@ -1,7 +1,7 @@
 """Replicates on a GPU: projected keys, functions of keys, Nadaraya–Watson heads, sums over replicates.
 
-Arrays stay there until something on the host asks for them.  Random keys are never written: they are drawn where they
-are projected.  The order of all sums depends on nothing but the numbers of keys, heads, queries and replicates.
+Arrays stay in the memory of the GPU until the host needs them.  Random keys are never stored; they are drawn where
+they are projected.  The order of sums depends only on the numbers of keys, heads, queries and replicates.
 """
 
 import functools
@@ -20,13 +20,13 @@ from simstudy.kernels.shifts import scale_of
 cuda = cuda_compiler()
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections, q query, h and g head, k dimension
-# of a head or number, f function, a direction, b block; s: r, or 0 where all replicates have the same.
+# of a head or number, f function, a direction, b block; s: r, or 0 if all replicates have the same array.
 
-COLUMNS = THREADS // 4  # of the stacked projections, at most, for which a thread draws or reads its key once
+COLUMNS = THREADS // 4  # most columns of the stacked projections for which a thread draws or reads its key once
 
 
 def project(keys: Any, projections: np.ndarray) -> Any:
-    """Project keys, an array or drawn, by each head: as `kernels.project`, but the array stays on the device."""
+    """Return keys, drawn or in an array, projected by each head as in `kernels.project`, as an array on the GPU."""
     stacked = np.moveaxis(projections.reshape((-1, *projections.shape[-3:])), 1, 2)
     (*_, n_heads, head_dim), (n_replicates, _, n_keys), real = stacked.shape, keys.shape, keys.dtype
     rows = on_device(stacked.reshape(*stacked.shape[:2], n_heads * head_dim), real)
@@ -38,7 +38,7 @@ def project(keys: Any, projections: np.ndarray) -> Any:
 
 
 def evaluate(directions: np.ndarray, factors: np.ndarray, keys: Any) -> tuple[Any, Any]:
-    """Values (R, n) of the two functions of `data.span.directions_of`, of drawn keys, on the device."""
+    """Return values (R, n) of the two functions of `data.span.directions_of` at drawn keys, on the GPU."""
     (n_replicates, _, n_keys), numbers = keys.shape, (project(keys, directions), on_device(factors, keys.dtype))
     values, others = (new_array((n_replicates, n_keys), keys.dtype) for _ in range(2))
     _start(_evaluate, 2 * n_replicates, n_keys, values, others, *numbers)
@@ -48,16 +48,16 @@ def evaluate(directions: np.ndarray, factors: np.ndarray, keys: Any) -> tuple[An
 def nw_moments(
     keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str, with_mass: bool = False
 ) -> tuple[Any, Any, Any]:
-    """As `kernels.nw_moments`; where values and variances are on the device, so are the results."""
+    """Return the same as `kernels.nw_moments`, on the GPU if values and variances are."""
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     n_replicates, n_heads, head_dim, _ = keys.shape
     shape, products = (n_replicates, queries.shape[1], n_heads), variances is not None
-    law, there = scale_of(logits, float(bandwidth), real), is_on_gpu(values)
+    scale, there = scale_of(logits, float(bandwidth), real), is_on_gpu(values)
     means, lowest, masses, logs = (new_array(shape, np.float64) for _ in range(4))
     grams = new_array((*shape, n_heads) if products else (n_replicates, 1, 1, 1), np.float64)
     points = np.moveaxis(queries, 1, 3).reshape(len(queries), -1, shape[1])
     data = [on_device(x, real) for x in (keys, values, variances if products else values, points)]
-    numbers = data[0].reshape(n_replicates, -1), *data[1:], law.rate, np.finfo(real).max, cuda_heads.MOST[real.name]
+    numbers = data[0].reshape(n_replicates, -1), *data[1:], scale.rate, np.finfo(real).max, cuda_heads.MOST[real.name]
     for apart in (False, True):
         tiles = cuda_heads.tiling(*shape[1:], head_dim, real, apart)
         n_blocks = n_replicates * -(-shape[1] // tiles.queries) * len(tiles.heads)
@@ -65,7 +65,7 @@ def nw_moments(
             n_sums = len(cuda_heads.sums_of(tiles.side, products, apart))
             sums = new_array((n_blocks, n_sums, tiles.queries), np.float64)
             heads = on_device(tiles.heads, np.uint32)
-            kernel = cuda_heads.heads_of(real.name, law.distance, head_dim, tiles, products, apart)
+            kernel = cuda_heads.heads_of(real.name, scale.distance, head_dim, tiles, products, apart)
             _start(kernel, n_blocks, THREADS, means, lowest, masses, logs, grams, sums, heads, *numbers)
     found = [means, grams if products else None, logs if with_mass else None]
     if not (there and products):
@@ -74,13 +74,13 @@ def nw_moments(
 
 
 def mean_squares(means: Any, grams: Any, target: Any, factor: float = 1.0) -> Any:
-    """Mean square error over queries of the average of heads, squares by a factor: (R,), not finite if undefined."""
+    """Return factor · squared error of the average of heads + its variance, averaged over queries: (R,)."""
     found, numbers = new_array(means.shape[:1], np.float64), (means, grams.reshape(len(means), -1))
     return _start(_mean_squares, len(means), THREADS, found, *numbers, on_device(target, np.float64), factor)
 
 
 def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> tuple[np.ndarray, ...]:
-    """Sums over blocks of errors (b, Q, H) and products (b, Q, pair), and which replicates are defined (R,)."""
+    """Return sums over blocks of errors (b, Q, H) and products (b, Q, pair), and which replicates are finite (R,)."""
     (_, n_queries, n_heads), numbers = means.shape, (means, grams, on_device(target, np.float64))
     sums = new_array((n_blocks, n_queries, n_heads * (n_heads + 3) // 2), np.float64)
     squares = mean_squares(*numbers)
@@ -90,7 +90,7 @@ def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) ->
 
 
 def expand(means: Any, grams: Any, logs: Any, *known: np.ndarray) -> Any:
-    """Return the expansion (R, Q, H + pair) of `attention.expansion`, from what is `Known` of a cell."""
+    """Return the expansion (R, Q, H + pair) of `attention.expansion`, from the arrays of `Known` of a cell."""
     n_replicates, n_queries, n_heads = means.shape
     taken = new_array((n_replicates, n_queries, n_heads * (n_heads + 3) // 2), np.float64)
     numbers = means, grams, logs, *(on_device(each, np.float64) for each in known)
@@ -98,14 +98,14 @@ def expand(means: Any, grams: Any, logs: Any, *known: np.ndarray) -> Any:
 
 
 def sum_blocks(numbers: Any, defined: np.ndarray, n_blocks: int) -> np.ndarray:
-    """Sums (b, Q, number) over the defined replicates of each block, of numbers (R, Q, number)."""
+    """Return sums (b, Q, number) of numbers (R, Q, number) over the defined replicates of each block."""
     sums = new_array((n_blocks, *numbers.shape[1:]), np.float64)
     data = numbers, on_device(defined, np.bool_)
     return to_host(_start(_sum, n_blocks, math.prod(sums.shape[1:]), sums, *data))[0]
 
 
 def _start(kernel: Any, n_rows: int, n_threads: int, out: Any, *arguments: Any) -> Any:
-    """Start so many threads for each row, in blocks of their own; return what they fill."""
+    """Start ``n_threads`` threads for each row, in separate blocks; return the array that they fill."""
     if n_blocks := n_rows * -(-n_threads // THREADS):
         kernel[n_blocks, THREADS, stream()](out, *arguments)
     return out
@@ -113,28 +113,28 @@ def _start(kernel: Any, n_rows: int, n_threads: int, out: Any, *arguments: Any) 
 
 @cuda_function
 def _split(at, n):
-    # at // n and at % n, of 32 bits without a sign: any others take 80 instructions
+    # Return at // n and at % n as unsigned 32-bit numbers; other types take 80 instructions.
     at, n = np.uint64(np.uint32(at)), np.uint64(np.uint32(n))
     return np.int64(at // n), np.int64(at % n)
 
 
 @cuda_function
 def _place(n_threads):
-    # row of a thread, and its number there
+    # Return the row of a thread, and its number in that row.
     row, block = _split(cuda.blockIdx.x, (n_threads + THREADS - 1) // THREADS)
     return row, block * THREADS + cuda.threadIdx.x
 
 
 @cuda_function
 def _read_four(source, r, b, i):
-    # Behind the last feature it is that again: projections have zeros there.
+    # Beyond the last feature, the last is repeated; projections have zeros there.
     of_key, j, last = source[0][r], 4 * b, source[0].shape[1] - 1
     return of_key[j, i], of_key[min(j + 1, last), i], of_key[min(j + 2, last), i], of_key[min(j + 3, last), i]
 
 
 @functools.cache
 def _projector(transform: Any, n_columns: int) -> Any:
-    """Return the kernel that projects keys of an array, or what a transformation makes of pairs of words."""
+    """Return the kernel that projects keys of an array, or keys that a transformation makes of pairs of words."""
     words, pair = cuda_function(philox), transform and cuda_function(transform)
 
     @cuda_function
@@ -154,14 +154,14 @@ def _projector(transform: Any, n_columns: int) -> Any:
         r, part = _split(row, (n_all + n_columns - 1) // n_columns)
         shared, sums = cuda.shared.array(THREADS, rows.dtype, alignment=16), cuda.local.array(n_columns, rows.dtype)
         of_set, known, first = rows[r if rows.shape[0] > 1 else 0], min(i, n_keys - 1), part * n_columns
-        own, own_feature = first + cuda.threadIdx.x // 4, cuda.threadIdx.x % 4
+        column, feature = first + cuda.threadIdx.x // 4, cuda.threadIdx.x % 4
         for c in range(n_columns):
             sums[c] = 0
         for b in range((of_set.shape[0] + 3) // 4):
             cuda.syncthreads()
             shared[cuda.threadIdx.x] = 0
-            if own < n_all and 4 * b + own_feature < of_set.shape[0]:
-                shared[cuda.threadIdx.x] = of_set[4 * b + own_feature, own]
+            if column < n_all and 4 * b + feature < of_set.shape[0]:
+                shared[cuda.threadIdx.x] = of_set[4 * b + feature, column]
             cuda.syncthreads()
             x = take_four(source, r, b, known)
             for c in range(n_columns):
@@ -177,7 +177,7 @@ def _projector(transform: Any, n_columns: int) -> Any:
 
 @cuda_kernel
 def _evaluate(values, others, numbers, factors):
-    # values[r, i] or others[r, i], by the number of the function, from numbers[r, 0, a, i]
+    # Set values[r, i] or others[r, i], by the number of the function, from numbers[r, 0, a, i].
     row, i = _place(values.shape[1])
     (r, f), total = _split(row, 2), values.dtype.type(0)
     if i < values.shape[1]:
@@ -192,15 +192,15 @@ def _evaluate(values, others, numbers, factors):
 
 @cuda_function
 def _expand_head(h, mean, log, log_scale, centre, first, second, error_mean):
-    # a, l and what is taken off the error of head h at one query, letters as in `attention.expansion`
-    own, a = h * mean.size - h * (h - 1) // 2, math.exp(log[h] - log_scale[h]) - 1.0
+    # Return a, l and the expansion of the error of head h at one query, with letters of `attention.expansion`.
+    pair, a = h * mean.size - h * (h - 1) // 2, math.exp(log[h] - log_scale[h]) - 1.0
     linear = (1.0 + a) * (mean[h] - centre[h])
-    return a, linear, linear * (first[own] - a * second[own]) - error_mean[h]
+    return a, linear, linear * (first[pair] - a * second[pair]) - error_mean[h]
 
 
 @cuda_kernel
 def _expand(taken, means, grams, logs, log_scale, centre, bias, first, second, leading, error_mean, product_mean):
-    # taken[r, q]: of errors (h) and then of products (pair of h <= g), a thread for each pair
+    # taken[r, q]: expansion of errors (h), then of products (pair of h <= g); a thread for each pair
     _, n_queries, n_heads = means.shape
     r, at = _place(n_queries * n_heads**2)
     rest, g = _split(at, n_heads)

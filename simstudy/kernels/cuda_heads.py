@@ -1,15 +1,15 @@
-"""Nadaraya–Watson heads on a GPU: estimates, and products of weights, from weights that are computed once.
+"""Nadaraya–Watson heads on a GPU: estimates and products of weights, where each weight is computed once.
 
-A block of threads takes a replicate, a few of its queries and a group of heads, or two groups for the products between
-them.  Each thread has one query and every so-manieth run of keys: of all heads it keeps the weights of that run, their
-sums and their products in registers.  Keys pass through memory that the block shares.
+A block of threads computes a few queries of a replicate for a group of heads, or products between two groups.  Each
+thread has one query and every n-th run of keys.  It keeps the weights of a run, their sums and products for all heads
+in registers.  Keys are read through shared memory.
 
-Heads follow the plain formula of `shifts`, relative to the nearest of the first keys.  Where a later key is so much
-nearer that its weight leaves the range, the block begins again, relative to the nearest of all keys.  Sums over few
-keys are of the type of the keys, sums of these are float64.
+Weights are relative to the nearest of the first keys (see `shifts`).  If a later key is so much nearer that its weight
+leaves the range, the block starts again, relative to the nearest of all keys.  Sums over few keys have the type of the
+keys, and sums of these are float64.
 
-Sizes of arrays must be constants.  What shall lie in registers is indexed by loops of constant length.  Indices of
-inner loops are unsigned, as others would be checked for their sign at each key.
+Sizes of arrays must be constants.  Arrays in registers are indexed by loops of constant length.  Indices of inner
+loops are unsigned, as others would be checked for their sign at each key.
 """
 
 import functools
@@ -26,28 +26,28 @@ cuda = cuda_compiler()
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head, c head or sum of a block.
 
 LANES, THREADS = (8, 16) if cuda_simulated() else (32, 128)
-"""Threads of a warp and of a block, few on the simulator, whose threads are those of Python."""
-FIRST = 4 * LANES  # keys of which the nearest is the reference
+"""Threads of a warp and of a block; few on the simulator, which uses threads of Python."""
+FIRST = 4 * LANES  # number of first keys, of which the nearest is the reference
 TOGETHER = 2 if cuda_simulated() else 64  # runs of keys whose weights a thread sums in the type of the keys
-LARGEST_SIDE = {"float32": 8, "float64": 4}  # heads of a group: a thread has all products of one group, or of two
-_FETCHED, _HELD, _LN_2 = 8, 64, math.log(2.0)  # numbers that a thread fetches at once, coordinates that registers hold
-MOST = {"float32": 2.0**40, "float64": 2.0**400}  # sum of weights up to which their products are far from overflow
-_REGISTERS = {("float32", False): 168}  # of 255: 12 warps of a multiprocessor have 168, of 64 that it can hold
+LARGEST_SIDE = {"float32": 8, "float64": 4}  # most heads of a group: a thread has all products of one or two groups
+_FETCHED, _HELD, _LN_2 = 8, 64, math.log(2.0)  # numbers that a thread fetches at once, most coordinates in registers
+MOST = {"float32": 2.0**40, "float64": 2.0**400}  # largest sum of weights whose products do not overflow
+_REGISTERS = {("float32", False): 168}  # of 255, so that 12 of 64 possible warps run on a multiprocessor
 
 
 class Tiling(NamedTuple):
-    """How blocks of threads divide the heads, queries and keys of a replicate among them."""
+    """Division of the heads, queries and keys of a replicate among blocks of threads."""
 
-    heads: tuple[tuple[int, ...], ...]  # of each kind of block: a group, or two, of which the last may repeat a head
-    side: int  # heads of a group
-    queries: int  # of a block, a power of two
-    keys: int  # of a run
-    dims: int  # of each head of which the block shares keys at once
-    span: int  # keys of the runs of all threads
+    heads: tuple[tuple[int, ...], ...]  # of each kind of block: one or two groups, where the last may repeat a head
+    side: int  # number of heads of a group
+    queries: int  # number of queries of a block, a power of two
+    keys: int  # number of keys of a run
+    dims: int  # number of dimensions of a head that are in shared memory at once
+    span: int  # number of keys of the runs of all threads
 
 
 def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], apart: bool) -> Tiling:
-    """Return the tiling by groups of heads, or by two groups apart, by which few threads idle."""
+    """Return a tiling with few idle threads, by groups of heads, or by pairs of groups if ``apart``."""
     n_groups = -(-n_heads // LARGEST_SIDE[real.name])
     side, queries = -(-n_heads // n_groups), min(LANES, 1 << (n_queries - 1).bit_length())
     groups = [tuple(min(h, n_heads - 1) for h in range(a * side, (a + 1) * side)) for a in range(n_groups)]
@@ -58,7 +58,7 @@ def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], apa
 
 
 def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
-    """Return the two heads of a block of each sum, and 0 for one of weights, 1 of weighted values, 2 of products."""
+    """Return (head, head, kind) of each sum of a block; kind 0: weights, 1: weighted values, 2: products."""
     pairs = [(h, g, 2) for h in range(side) for g in (range(side, 2 * side) if apart else range(h, side))]
     alone = [(h, h, kind) for kind in range(2) for h in range(side)]
     return np.array(pairs if apart else alone + pairs if products else alone, np.int32)
@@ -66,7 +66,7 @@ def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
 
 @functools.cache
 def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products: bool, apart: bool) -> Any:
-    """Return the kernel of a group of heads, with or without products, or of the products of two groups apart."""
+    """Return the kernel of a group of heads, with or without products; or of products of two groups if ``apart``."""
     heads, side, n_lanes, n_own, dims, span = tiling
     n, n_kinds = len(heads[0]), len(heads)
     n_sums = len(sums_of(side, products, apart))
@@ -113,7 +113,7 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
 
 
 def _preparer(head_dim: int, tiling: Tiling, n: int, n_sums: int, held: bool) -> Any:
-    """Return the function that numbers the rows of keys (head, dimension) of a block, and takes up a query."""
+    """Return the function that sets the rows of keys (head, dimension) of a block, and loads a query."""
     dims = tiling.dims
 
     @cuda_function
@@ -130,9 +130,9 @@ def _preparer(head_dim: int, tiling: Tiling, n: int, n_sums: int, held: bool) ->
 
 
 def _scorer(distance: bool, head_dim: int, tiling: Tiling, n: int, held: bool) -> Any:
-    """Return the function that adds the scores (head of the block, key) of the run of keys of a thread.
+    """Return the function that adds the scores (head of the block, key) for the run of keys of a thread.
 
-    It leaves the keys of all threads in shared memory, and after them the values and the variances of their noise.
+    Afterwards shared memory has the keys of all threads, then their values and noise variances.
     """
     n_lanes, n_own, dims, span = tiling[2:]
     n_numbers = n * dims * span
@@ -181,7 +181,7 @@ def _finder(add_scores: Any, tiling: Tiling, n: int) -> Any:
                 scores[c] = 0
             add_scores(data, point, start, shared, scores)
             for c in range(n * n_own):
-                # A NaN score need not be found: it makes its own weight NaN.
+                # A NaN score may be missed here, as it makes its weight NaN.
                 nearest[c // n_own] = scores[c] if scores[c] < nearest[c // n_own] else nearest[c // n_own]
         cuda.syncthreads()
         for c in range(n):
@@ -195,7 +195,7 @@ def _finder(add_scores: Any, tiling: Tiling, n: int) -> Any:
 
 
 def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: int) -> Any:
-    """Return the function that weighs all keys, and adds weights, weighted values and products."""
+    """Return the function that computes weights of all keys, and adds weights, weighted values and products."""
     n_own, n_lanes, span, n_numbers = tiling.keys, tiling.queries, tiling.span, n * tiling.dims * tiling.span
 
     @cuda_function
@@ -221,7 +221,7 @@ def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: 
 
 
 def _adders(tiling: Tiling, n_sums: int, products: bool, apart: bool) -> tuple[Any, Any]:
-    """Return the functions that add weights, values and products of a key, and sums of threads to those of a block."""
+    """Return functions that add weights, values and products of a key, and that add sums of threads to a block."""
     side, n_own, n_lanes, stop = tiling.side, tiling.keys, tiling.queries, len(tiling.heads[0])
 
     @cuda_function
@@ -254,7 +254,7 @@ def _adders(tiling: Tiling, n_sums: int, products: bool, apart: bool) -> tuple[A
 
 
 def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, Any]:
-    """Return the functions that note sums of weights with their references, and make all sums results."""
+    """Return functions that store sums of weights with their references, and that turn all sums into results."""
     table, n_lanes, side = sums_of(tiling.side, products, apart), tiling.queries, tiling.side
     n_sums = len(table)
 

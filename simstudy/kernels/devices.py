@@ -1,7 +1,7 @@
-"""Which device computes: the CPU, or a CUDA GPU.
+"""Choice of the device that computes, the CPU or a CUDA GPU, and arrays on a GPU.
 
-A batch runs on one device from its first random number to its last sum of weights.  Kernels and random numbers ask
-`on_cuda`; whoever starts a batch says `computing_on`.
+A batch runs on one device from its first random number to its last sum of weights.  It is chosen by `computing_on`;
+kernels and random numbers read it by `on_cuda`.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ import numpy as np
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated, kept_by_thread
 
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
-# Of its own in each thread, so that threads cannot disturb each other; copies and kernels of a stream follow in turn.
+# One stream for each thread, so that threads are independent; copies and kernels of a stream run in order.
 stream = kept_by_thread(lambda: cuda_compiler().stream())
 _device: ContextVar[str] = ContextVar("device", default="cpu")
 
 
 @contextlib.contextmanager
 def computing_on(device: str) -> Iterator[None]:
-    """Compute on a device, ``cpu`` or ``cuda``, within this context and thread."""
+    """Compute on a device, ``cpu`` or ``cuda``, in this context and thread."""
     token = _device.set(device)
     try:
         yield
@@ -35,25 +35,25 @@ def computing_on(device: str) -> Iterator[None]:
 
 
 def on_cuda() -> bool:
-    """True if a GPU computes here."""
+    """Return true if a GPU computes in this context."""
     return _device.get() == "cuda"
 
 
 def gpu_kernels() -> Any:
-    """Return the module of what a GPU computes, which takes 0.2 s to import."""
+    """Return the module of functions for GPUs, which takes 0.2 s to import."""
     return importlib.import_module("simstudy.kernels.cuda")
 
 
 def is_on_gpu(x: object) -> bool:
-    """True if an array lies in the memory of a GPU; `numpy.asarray` fetches it."""
+    """Return true if an array is in the memory of a GPU; `numpy.asarray` copies it to the host."""
     return hasattr(x, "copy_to_host")
 
 
 def on_device(x: Any, real: Any) -> Any:
-    """Return an array on the GPU, copied there unless it is there."""
+    """Return an array on the GPU, copied unless it is there already."""
     if is_on_gpu(x):
         return x
-    # Memory that the system may move is copied before the call returns: the array need not live on.
+    # Pageable memory is copied before the call returns, so that the array may be freed.
     there = new_array(np.shape(x), real)
     there.ravel().copy_to_device(np.ascontiguousarray(x, real).reshape(-1), stream=stream())
     return there
@@ -63,9 +63,9 @@ _unused = kept_by_thread(lambda shape, real: [], most=32)  # a batch has arrays 
 
 
 def new_array(shape: tuple[int, ...], real: Any) -> Any:
-    """Return an array on the GPU, in memory of an earlier one of this thread that nothing refers to, if there is any.
+    """Return an array on the GPU, if possible in memory of an array of this thread that is no longer referenced.
 
-    What the stream still does with that one comes first.  A view must not outlive its array.
+    Operations of the stream on the earlier array are done first.  A view must not outlive its array.
     """
     unused = _unused(shape, np.dtype(real))
     memory = unused.pop() if unused else cuda_compiler().device_array(shape, real)
@@ -75,7 +75,7 @@ def new_array(shape: tuple[int, ...], real: Any) -> Any:
 
 
 def to_host(*arrays: Any) -> list[np.ndarray]:
-    """Fetch arrays, and wait once for all."""
+    """Return copies of arrays on the host, with one synchronisation for all."""
     found = [x.copy_to_host(stream=stream()) for x in arrays]
     stream().synchronize()
     return found
@@ -83,7 +83,7 @@ def to_host(*arrays: Any) -> list[np.ndarray]:
 
 @functools.cache
 def gpu_name() -> str:
-    """Return the GPU that computes here and what compiles for it."""
+    """Return the name of the GPU, its compute capability, and the versions of compilers for it."""
     if cuda_simulated():
         return "CUDA simulator"
     gpu = cuda_compiler().gpus[0]
@@ -99,7 +99,7 @@ def visible_gpus() -> list[str]:
 
 
 def cuda_problem() -> str:
-    """Return why no GPU can be used and what to do, empty if one can."""
+    """Return why no GPU can be used and what to do; an empty string if one can."""
     if importlib.util.find_spec("numba_cuda") is None and not cuda_simulated():
         return "the extra for GPUs is not installed; pip install 'simstudy[cuda]'"
     usable = cuda_compiler().is_available()

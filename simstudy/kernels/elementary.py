@@ -1,4 +1,4 @@
-"""Functions that LLVM vectorises: powers of 2 for either precision, sines and cosines in float64.
+"""Functions that LLVM vectorises: powers of 2 in both precisions, sines and cosines in float64.
 
 The coefficients are those of the polynomials 1 + f·q(f) closest to 2^f on [−1/2, 1/2] in relative error (Remez):
 9e-8 at degree 5, 3e-18 at degree 11; 2^0 is exactly 1.
@@ -11,8 +11,8 @@ from simstudy.kernels.philox import cos_sin, polynomial
 
 F32, F64 = np.float32, np.float64
 
-# A number added to it is rounded to the nearest integer, which lies in the low mantissa bits of the sum.  That takes
-# one operation less than floor, and a whole number s more in it multiplies the power by 2^s at no cost.
+# A number added to it is rounded to the nearest integer, in the low mantissa bits of the sum, with one operation less
+# than floor.  An integer s added to it multiplies the power by 2^s at no cost.
 MAGIC_32, MAGIC_64 = F32(1.5 * 2**23), F64(1.5 * 2**52)
 # Highest power first.
 POWERS_32 = tuple(
@@ -28,16 +28,16 @@ POWERS_64 = (
 def _exp2(powers, real, bits, mantissa):
     @device_function
     def exp2(t, lowest, magic):
-        """2^(t + s) where magic = MAGIC + s for a whole number s; error below 2e-7 or 4e-16 relative, without a branch.
+        """Return 2^(t + s) for magic = MAGIC + s with an integer s; relative error below 2e-7 or 4e-16, no branch.
 
-        t counts as ``lowest`` if it is below, and must not be above 127 − s; s + lowest must be −126 at least; in
-        float64 1023 and −1022.  NaN for NaN, if it has no payload.
+        A t below ``lowest`` is replaced by it.  t must be at most 127 − s, and s + lowest at least −126; in float64,
+        1023 − s and −1022.  NaN without a payload gives NaN.
         """
         # A comparison with NaN is false, so NaN passes.
         u = lowest if t < lowest else t
         m = u + magic
         f = u - (m - magic)
-        # Added to the exponent, as processors have more units for it than for products.
+        # Added to the exponent, as processors have more units for integer sums than for products.
         return bits(real(polynomial(powers, f)).view(bits) + (real(m).view(bits) << mantissa)).view(real)
 
     return exp2
@@ -48,7 +48,7 @@ exp2_float64 = _exp2(POWERS_64, F64, np.int64, np.int64(52))
 
 
 _FARTHEST = 1e6
-"""Numbers up to which the quarter turns are split off exactly."""
+"""Largest angle from which quarter turns are split off exactly."""
 # π/2 in three parts: the first two have 33 digits, so that their products with fewer than 2^20 turns are exact.
 _HALF_PI = float.fromhex("0x1.921fb544p+0"), float.fromhex("0x1.0b4611a6p-34"), float.fromhex("0x1.3198a2e037073p-69")
 _TURNS = 2.0 / np.pi
@@ -58,9 +58,9 @@ _QUARTERS = np.uint64(3)
 
 
 def wave(kind: str, x: np.ndarray) -> np.ndarray:
-    """Return the sine or cosine of every angle, in its precision; errors below 4e-16, bits of each its own.
+    """Return sines or cosines of angles in their precision, with errors below 4e-16.
 
-    NumPy's take ten times as long in float64.
+    Bits of a value do not depend on the others.  NumPy takes ten times as long in float64.
     """
     numpys = np.sin if kind == "sin" else np.cos
     if x.dtype != np.float64:
@@ -75,7 +75,7 @@ def wave(kind: str, x: np.ndarray) -> np.ndarray:
 
 @kernel
 def _waves(x, cosine, found):
-    # found[i] = cos x[i] or sin x[i]; returns whether any number is too far
+    # Set found[i] to cos x[i] or sin x[i]; return true if any angle is too large.
     far = False
     for i in range(x.size):
         c, s = _split(x[i])
@@ -86,7 +86,7 @@ def _waves(x, cosine, found):
 
 @device_function
 def _split(x):
-    # A separate function without reordering of operations, which would turn these differences into zero.
+    # A separate function without reordering of operations, which would make these differences zero.
     turns = x * _TURNS + _MAGIC
     n = turns - _MAGIC
     t = ((x - n * _HALF_PI[0]) - n * _HALF_PI[1]) - n * _HALF_PI[2]

@@ -1,4 +1,4 @@
-"""Errors of heads and their products with the bits of NumPy, their correlations, and sums over pairs, in one pass."""
+"""Sums of errors of heads and their products with the bits of NumPy, correlations, and sums over pairs of heads."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ from simstudy.kernels.devices import gpu_kernels, is_on_gpu, to_host
 from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
-# Targets are (q,), or (s, q) of as many successive replicates each.
+# Targets are (q,), or (s, q) for s parts of equal numbers of successive replicates.
 
 _NO_GRAM = np.empty((0, 0, 0, 0))
 
@@ -18,7 +18,7 @@ _NO_GRAM = np.empty((0, 0, 0, 0))
 def add_errors(
     means: np.ndarray, target: np.ndarray, gram: np.ndarray | None, error_sums: np.ndarray, product_sums: np.ndarray
 ) -> np.ndarray:
-    """Add errors and products of pairs, with their gram, to sums of blocks; return (R,) which are finite, and added."""
+    """Add errors, and their products plus gram, to sums of blocks; return (R,), true for replicates that are finite."""
     if is_on_gpu(gram):
         errors, products, defined = gpu_kernels().sum_replicates(means, gram, target, len(error_sums))
         error_sums += errors
@@ -32,12 +32,12 @@ def add_errors(
 
 
 def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
-    """Views (first, all others)."""
+    """Return views of arrays with all axes after the first joined."""
     return [each.reshape((len(each), math.prod(each.shape[1:])), copy=False) for each in arrays]
 
 
 def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.ndarray:
-    """Sums (B, Q, number) of numbers (R, Q, number) over the defined replicates of blocks of equal length."""
+    """Return sums (B, Q, number) of numbers (R, Q, number) over the defined replicates of equal blocks."""
     if is_on_gpu(numbers):
         return gpu_kernels().sum_blocks(numbers, defined, n_blocks)
     taken = np.where(defined[:, None, None], numbers, 0.0)
@@ -45,10 +45,10 @@ def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.nd
 
 
 def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
-    """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,)."""
+    """Return the squared error of the average of heads plus its variance, averaged over queries: float64 (R,)."""
     if is_on_gpu(gram):
         return to_host(gpu_kernels().mean_squares(means, gram, target))[0]
-    # Head after head: NumPy's mean over an axis of few numbers takes two to four times as long.
+    # By heads, as NumPy's mean over a short axis takes two to four times as long.
     average, targets = functools.reduce(np.add, np.moveaxis(means, 2, 0)) / means.shape[2], np.atleast_2d(target)
     errors = average.reshape(len(targets), -1, means.shape[1]) - targets[:, None]
     found = np.square(errors).mean(axis=2).reshape(len(means))
@@ -56,14 +56,14 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
 
 
 def mean_variances(means: np.ndarray, gram: np.ndarray) -> np.ndarray:
-    """Mean over queries of the variance of the average of heads given the keys: float64 (R,)."""
+    """Return the variance of the average of heads given the keys, averaged over queries: float64 (R,)."""
     if is_on_gpu(gram):
         return to_host(gpu_kernels().mean_squares(means, gram, np.zeros(means.shape[1]), 0.0))[0]
     return _in_rows(writable(gram, float))[0].mean(axis=1)
 
 
 def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
-    """Correlation over queries of heads h ≠ g: float64 (R, H(H − 1)) from (R, Q, H); NaN for a constant head."""
+    """Return correlations over queries of heads h ≠ g: float64 (R, H(H − 1)) of (R, Q, H); NaN for a constant head."""
     centred = numbers - numbers.mean(axis=1, keepdims=True)
     products = (centred[..., :, None] * centred[..., None, :]).sum(axis=1)
     sizes = np.sqrt(np.diagonal(products, axis1=1, axis2=2))
@@ -72,17 +72,17 @@ def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
 
 
 class PairSums(NamedTuple):
-    """Sums over heads, or over ordered pairs of different heads, at each query: float64 (C, Q)."""
+    """Sums over heads, or over ordered pairs of distinct heads, at each query: float64 (C, Q)."""
 
-    error: np.ndarray  # over heads, of second moments
+    error: np.ndarray  # second moments of errors, over heads
     variance: np.ndarray  # over heads
-    second: np.ndarray  # over pairs, as those below
+    second: np.ndarray  # second moments of errors, over pairs, as are the following
     covariance: np.ndarray
     correlation: np.ndarray
 
 
 def sums_over_pairs(bias: np.ndarray, products: np.ndarray, overlap: np.ndarray) -> PairSums:
-    """Sums over pairs of heads at each query, of errors (C, Q, H), products (C, Q, P), their overlaps (H, H)."""
+    """Return sums over heads and pairs at each query, from errors (C, Q, H), products (C, Q, P), overlaps (H, H)."""
     sums = np.empty((len(PairSums._fields), *bias.shape[:2]))
     arguments = (writable(each, float) for each in (bias, products, overlap))
     _sum_over_pairs(*arguments, np.empty((2, bias.shape[2])), sums)
@@ -99,9 +99,9 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
         for q in range(n_queries):
             b, error, negative = bias[c, q], 0.0, 0
             for h in range(n_heads):
-                own = overlap[h, h] * products[c, q, h * n_heads - h * (h - 1) // 2]
-                error += own
-                variance[h] = own - overlap[h, h] * (b[h] * b[h])
+                moment = overlap[h, h] * products[c, q, h * n_heads - h * (h - 1) // 2]
+                error += moment
+                variance[h] = moment - overlap[h, h] * (b[h] * b[h])
                 negative += variance[h] < 0.0
                 inverse[h] = 1.0 / math.sqrt(abs(variance[h]))
             second = covariance = correlation = 0.0
@@ -117,7 +117,7 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
                 correlation += of_row * inverse[h]
             sums[0, c, q], sums[1, c, q] = error, variance.sum()
             sums[2, c, q], sums[3, c, q] = 2.0 * second, 2.0 * covariance
-            # Estimates of a variance may be negative: heads of either sign have no correlation.
+            # Estimates of variances may be negative; heads with different signs have no correlation.
             sums[4, c, q] = 2.0 * correlation if negative in (0, n_heads) else np.nan
 
 
@@ -129,12 +129,12 @@ def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 @exact_kernel
 def _add_errors(means, target, gram, errors, products, error_sums, product_sums, defined):
     # errors[0, (q, h)] = means[r, q, h] - target[q] and products[0, (q, k)] = errors[0, (q, h)] errors[0, (q, g)] +
-    # gram[r, q, h, g]; errors[1] and products[1] are the sums of one block.  Rows of one query would take longer.
+    # gram[r, q, h, g]; errors[1] and products[1] are the sums of one block.  Separate rows for queries take longer.
     length = len(means) // max(1, len(error_sums))
     for b in range(len(error_sums)):
-        errors[1], products[1], own = 0, 0, target[b * len(target) // len(error_sums)]
+        errors[1], products[1], truth = 0, 0, target[b * len(target) // len(error_sums)]
         for r in range(b * length, (b + 1) * length):
-            _multiply_errors(means[r], own, gram[r : r + 1], errors[0], products[0])
+            _multiply_errors(means[r], truth, gram[r : r + 1], errors[0], products[0])
             defined[r] = _finite(products[0])
             if defined[r]:
                 _add(errors[0], errors[1])
@@ -145,7 +145,7 @@ def _add_errors(means, target, gram, errors, products, error_sums, product_sums,
 
 @exact_kernel
 def _multiply_errors(means, target, gram, errors, products):
-    # Unsigned, as other indices would be checked for their sign at each product.
+    # Unsigned, as signed indices would be checked for their sign at each product.
     n_heads, step = np.uint64(means.shape[1]), np.uint64(1)
     first, k = np.uint64(0), np.uint64(0)
     for q in range(target.size):
@@ -163,7 +163,7 @@ def _multiply_errors(means, target, gram, errors, products):
 def _finite(row):
     finite = True
     for k in range(row.size):
-        # Of infinities and NaN the difference is NaN.
+        # x - x is NaN for infinities and NaN.
         finite &= row[k] - row[k] == 0
     return finite
 

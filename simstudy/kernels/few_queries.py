@@ -1,4 +1,4 @@
-"""Kernels for few queries, whose vectors hold keys; and what sums of weights estimate."""
+"""Kernels for few queries, with keys in the lanes of vectors; and estimates from sums of weights."""
 
 import math
 
@@ -29,9 +29,9 @@ _LN_2 = math.log(2.0)
 def arrays_for(
     keys: np.ndarray, values: np.ndarray, variances: np.ndarray | None, queries: np.ndarray, with_mass: bool = False
 ) -> tuple[list[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return what kernels take, queries feature-major as keys are, (R or 1, H, p, Q), in the precision of these.
+    """Return arguments of kernels in the precision of the keys, with queries (R or 1, H, p, Q), and arrays for results.
 
-    And arrays for means, Gram matrices and logarithms of masses; empty ones for what is not asked for.
+    Results are means, Gram matrices and logarithms of masses; those that are not requested are empty.
     """
     major = queries.reshape((-1, *queries.shape[-3:])).transpose(0, 2, 3, 1)
     noise = np.empty((len(keys), 0)) if variances is None else variances
@@ -43,8 +43,8 @@ def arrays_for(
 
 @spliced
 def _multiply(exp2, keys, values, variances, largest, points, scale, memory):
-    # Sums of all heads at all queries, and their products if there are variances: then all heads of a tile are laid out
-    # at once, otherwise one, which stays in the cache.
+    # Compute sums of all heads at all queries, and products if there are variances.  With products, all heads of a tile
+    # are laid out together, otherwise one after another, each of which fits into the cache.
     n_heads, _, n_keys = keys.shape
     y, noise, laid, rows = memory.data[0], memory.data[1], memory.laid, memory.rows
     kept = variances.size > 0
@@ -77,7 +77,7 @@ def _multiply(exp2, keys, values, variances, largest, points, scale, memory):
 
 @inlined
 def _approach(exp2, closeness, scale, memory, h, q):
-    # Make sums of one head at one query relative to the closest of the keys of a tile, if none was as close so far.
+    # Make sums of one head at one query relative to the closest key of a tile, if it is closer than all before.
     before = memory.nearest[h, q]
     if closeness > before:
         memory.nearest[h, q] = closeness
@@ -91,7 +91,7 @@ def _approach(exp2, closeness, scale, memory, h, q):
 
 @inlined
 def _leave_tiny(scale, memory):
-    # Return whether weights of a head at a query are from here on relative to the nearest key, as their sum is tiny.
+    # Return true if any head has a tiny sum of weights at a query; its weights are then relative to the nearest key.
     found = False
     for h in range(memory.near.shape[0]):
         for q in range(memory.near.shape[1]):
@@ -112,7 +112,7 @@ def normalise(sums, products, largest, means, grams):
     for h in range(means.size):
         mass = sums[h, 0]
         means[h] = sums[h, 1] / mass
-        # Kept for later heads, since divisions are slow.
+        # The inverse is stored for later heads, as divisions are slow.
         sums[h, 0] = 1 / mass
         for g in range(h + 1 if len(grams) else 0):
             grams[0, h, g] = grams[0, g, h] = products[h, g] * largest * (sums[h, 0] * sums[g, 0])
@@ -122,12 +122,12 @@ def normalise(sums, products, largest, means, grams):
 def log_mass(mass, near, nearest, low, point, centre, scale):
     """Return ln Σ_i exp(logit_i) from the sum of the weights of one head at a query (p,).
 
-    ``low`` is the first limit that `set_shifts` sets; ``nearest`` the closeness of the reference, if not near.
+    ``low`` is the first limit of `set_shifts`; ``nearest`` is the closeness of the reference key, if not ``near``.
     """
-    # A weight is 2^shift exp(logit), and if near 2^ceiling times that.
+    # A weight is 2^shift exp(logit), times 2^ceiling if near.
     shift = -np.float64(scale.rate) * np.float64(nearest)
     if near:
-        # Multiplied exactly, since the logarithm of the mass would round away what its difference from others says.
+        # Multiplied exactly, as rounding of the logarithm would lose digits of differences between masses.
         mass = math.ldexp(mass, -int(scale.ceiling))
         shift = np.float64(scale.low - scale.ceiling - low)
         for k in range(point.size):
@@ -135,7 +135,7 @@ def log_mass(mass, near, nearest, low, point, centre, scale):
     return np.log(mass) - _LN_2 * shift
 
 
-# A kernel for each precision: functions among the arguments of a call cost more than a small replicate.
+# One kernel for each precision, as functions as arguments of a call take longer than a small replicate.
 
 
 def _moments_by(exp2):
@@ -151,7 +151,7 @@ def _moments_by(exp2):
             for h in range(n_heads):
                 slopes, limits, near = memory.slopes[h], memory.limits[h], memory.near[h]
                 set_shifts(keys[r, h], points[h], scale, row, memory.centres[h], slopes, limits, near)
-            for _ in range(2):  # again where sums are tiny
+            for _ in range(2):  # repeated if sums are tiny
                 _multiply(exp2, keys[r], values[r], variances[r], largest, points, scale, memory)
                 if not _leave_tiny(scale, memory):
                     break

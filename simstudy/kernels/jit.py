@@ -1,4 +1,4 @@
-"""How functions are compiled for CPU and GPU, and the arrays that they take."""
+"""Compilation of functions for CPU and GPU, and arrays for them."""
 
 import functools
 import math
@@ -12,65 +12,64 @@ import numpy.typing
 
 from simstudy.kernels.compiled import keep_compiled
 
-# Sums may be reordered and products fused, which lets LLVM vectorise reductions.  "nnan" and "ninf" stay out:
-# an undefined estimate has to survive as NaN and to be counted.
+# Sums may be reordered and products fused, so that LLVM vectorises reductions.  "nnan" and "ninf" are left out, as an
+# undefined estimate must be NaN and be counted.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
-# Not Numba's cache on disk, which has loaded wrong code: see `compiled`.
-# Nor counts of references: kernels may not allocate memory, they are handed all arrays.  A count for every slice of a
-# row took as long as the arithmetic of 200 keys.
+# Without Numba's cache on disk, which has loaded wrong code (see `compiled`), and without reference counts: kernels do
+# not allocate memory, and a count for every slice of a row took as long as the arithmetic of 200 keys.
 _OPTIONS = {"nogil": True, "cache": False, "error_model": "numpy", "_nrt": False}
 
-# Typed loosely: Numba states no types for a decorator with options.
+# Typed as Any: Numba has no types for a decorator with options.
 _as_written: Callable[..., Any] = functools.partial(numba.njit, **_OPTIONS)
-# Of loops inside kernels: a real call that passes slices counts references, which costs as much as a tile of keys.
-# Without wrappers, since Python never calls them.
+# For loops inside kernels: a call that passes slices counts references, which takes as long as a tile of keys.
+# Without wrappers, as Python does not call them.
 _WITHIN = {"fastmath": FASTMATH, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inlined: Callable[..., Any] = functools.partial(_as_written, forceinline=True, **_WITHIN)
-# Not compiled by itself first: for the one long loop of a kernel, which has a single call of it.
+# Inlined before compilation: for the long loop of a kernel, which is called once.
 spliced: Callable[..., Any] = functools.partial(_as_written, inline="always", **_WITHIN)
-# Scalar functions decide bits that tests compare exactly: products may fuse with sums, but nothing is reordered.  The
-# plain function stays reachable as ``py_func``, for tests and for GPUs.
+# Scalar functions, whose bits tests compare exactly: products may fuse with sums, but nothing is reordered.  The
+# Python function is available as ``py_func``, for tests and for GPUs.
 device_function: Callable[..., Any] = functools.partial(_as_written, fastmath={"contract", "nsz"}, forceinline=True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile loops over arrays, or load them as an earlier process did: a second for each new set of types."""
+    """Return compiled loops over arrays, loaded from the cache if possible; a second for each new set of types."""
     return keep_compiled(_as_written(function, fastmath=FASTMATH))
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
-    """As `kernel`, but every operation is rounded as it is written, as NumPy does."""
+    """Return the same as `kernel`, but every operation is rounded as written, as in NumPy."""
     return keep_compiled(_as_written(function))
 
 
 @functools.cache
 def cuda_compiler() -> Any:
-    """Return Numba's module for CUDA; it is imported only where a GPU is asked for, since that takes 0.2 s."""
+    """Return Numba's module for CUDA, which is imported only if needed, as that takes 0.2 s."""
     from numba import cuda
 
-    # Small batches leave parts of a GPU idle: the documentation says so, not each call.
+    # No warning in each call that small batches leave parts of a GPU idle; the documentation says so.
     numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]
-    # Freeing an array waits for the device: 100 at once, or a fifth of its memory.
+    # Freeing waits for the device; so 100 arrays, or a fifth of its memory, are freed at once.
     numba.config.CUDA_DEALLOCS_COUNT = 100  # type: ignore[attr-defined]
     return cuda
 
 
 def cuda_kernel(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile a loop body for GPUs, one call for each thread of a grid; the simulator takes no options."""
-    # No fast mathematics, which would also round divisions and roots badly; products and sums fuse all the same.
+    """Return a compiled loop body for GPUs, with one call for each thread; the simulator ignores options."""
+    # Without fast mathematics, which makes divisions and roots inaccurate; products and sums are fused anyway.
     return cuda_compiler().jit(function, **({} if cuda_simulated() else options))
 
 
 def cuda_function(function: Callable[..., Any]) -> Any:
-    """Compile a function that kernels call for GPUs: a `device_function`, from the same source, or a plain one."""
+    """Return a function compiled for kernels on GPUs, from a `device_function` or a function of Python."""
     return cuda_compiler().jit(device=True)(getattr(function, "py_func", function))
 
 
 @functools.cache
 def cuda_exp2_of(real: str) -> Any:
-    """Return 2 to a power for GPUs; of float32 what is denormal is 0, in three instructions less than `math.exp2`."""
-    if cuda_simulated():  # where infinity, and products with it, are errors
+    """Return the function 2^x for GPUs; in float32 subnormals are 0, in three instructions less than `math.exp2`."""
+    if cuda_simulated():  # infinity would raise an error
         return lambda x: math.exp2(min(x, 60.0 if real == "float32" else 450.0))
     if real == "float64":
         return math.exp2
@@ -83,12 +82,12 @@ def cuda_exp2_of(real: str) -> Any:
 
 
 def cuda_simulated() -> bool:
-    """True if Numba's simulator stands in for a GPU (the environment has NUMBA_ENABLE_CUDASIM=1)."""
+    """Return true if Numba simulates a GPU (NUMBA_ENABLE_CUDASIM=1 in the environment)."""
     return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike, make: Callable[..., Any] = np.empty) -> np.ndarray:
-    """Return an array that begins on a cache line, since reading across lines costs twice as much."""
+    """Return an array that starts at a cache line, as reads across lines take twice as long."""
     real = np.dtype(dtype)
     size, line = math.prod(shape), 64 // real.itemsize
     flat = make(size + line, real)
@@ -97,19 +96,19 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike, make: Callable[.
 
 
 def kept_by_thread(make: Callable[..., Any], most: int = 4) -> Callable[..., Any]:
-    """Let a function return the memory that it made last time for these arguments in this thread."""
-    own = threading.local()
+    """Return a function with a cache of its results for each thread, of at most ``most`` arguments."""
+    local = threading.local()
 
     @functools.wraps(make)
     def kept(*arguments: Any) -> Any:
-        if not hasattr(own, "made"):
-            own.made = functools.lru_cache(maxsize=most)(make)
-        return own.made(*arguments)
+        if not hasattr(local, "made"):
+            local.made = functools.lru_cache(maxsize=most)(make)
+        return local.made(*arguments)
 
     return kept
 
 
 def writable(x: np.ndarray, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """Return a contiguous array that may be written to: others are other types, and would compile kernels again."""
+    """Return a contiguous, writable array; others have other types in Numba, for which kernels would be compiled."""
     contiguous = np.ascontiguousarray(x, dtype)
     return contiguous if contiguous.flags.writeable else contiguous.copy()

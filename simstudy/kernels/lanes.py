@@ -1,8 +1,8 @@
-"""Loops over one tile of keys in which every query has a lane of a vector: weights, their sums and their products.
+"""Loops over one tile of keys with a query in each lane of a vector: weights, their sums and their products.
 
-Where vectors hold keys (`tiles`), sums end with one over the lanes, and the weights of all heads do not fit into the
-first-level cache; here lanes are never summed, and weights are multiplied for a few keys at a time: a tenth to a fifth
-less time, if no lanes are idle.
+With keys in lanes (`tiles`), sums end with a sum over lanes, and the weights of all heads exceed the first-level cache.
+Here lanes are not summed, and weights are multiplied for a few keys at a time.  This takes a tenth to a fifth less time
+if no lanes are idle.
 """
 
 import numpy as np
@@ -27,22 +27,22 @@ from simstudy.kernels.vectors import (
 # Index legend: i key, q first query of the lanes, k dimension of a head, h and g head.
 
 STRIP = 64
-"""Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
+"""Number of keys whose weights are computed before they are multiplied; tiles consist of whole strips."""
 STEP = 8
-"""Keys that are multiplied together; of a strip that is seen in part, keys are taken by such steps."""
+"""Number of keys that are multiplied together; parts of a strip consist of whole steps."""
 ROW = STRIP + 1
-"""Vectors from one row of weights to the next: rows a power of 2 apart would share lines of the first-level cache."""
+"""Vectors from one row of weights to the next; rows a power of 2 apart would share first-level cache lines."""
 _GROWTH = 30.0
-"""Exponent that a weight may reach before sums become relative to it: sums of products are finite."""
+"""Largest exponent of a weight before sums are made relative to it, so that sums of products are finite."""
 _AHEAD = VECTOR_BYTES == 64
-"""True if exponents wait in registers: of 16 they spill to the stack, which took up to half as much time again."""
+"""True if exponents are kept in registers; with 16 registers they spill, which took up to half as much time again."""
 
 
 def _exp2(powers):
-    # Powers of 2 of four vectors at a time: the operations of one would wait for each other.
+    # Powers of 2 of four vectors at a time, as operations on one vector depend on each other.
     @inlined
     def exp2(t0, t1, t2, t3, lowest, magic, least):
-        # As `elementary.exp2_float32`, less the power of the lowest exponent, if weights at it shall be 0.
+        # As `elementary.exp2_float32`, minus ``least``: the power of the lowest exponent if its weight must be 0.
         t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
         m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
         f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
@@ -72,7 +72,7 @@ def _add_four(t, a0, a1, a2, a3, laid, place):
 
 @inlined
 def _exponents_of_four(laid, a, n_added, first, i, width, row):
-    # Of keys first + i .. first + i + 3, to which the last four dimensions are added; the row holds the others, if any.
+    # Exponents of keys first + i to first + i + 3: the last four dimensions plus the others, if any, from the row.
     x = (n_added + 2) * STRIDE + first + i
     if n_added == 0:
         t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
@@ -86,7 +86,7 @@ def _exponents_of_four(laid, a, n_added, first, i, width, row):
 @inlined
 def sum_products(laid, coefficients, n_added, q, first, begin, end, row):
     """Set a row, from begin to end, to laid[0] + sum_k coefficients[k] laid[2 + k] for k < n_added."""
-    # Eight keys at a time, whose sums stay in registers: a matrix product at the rate of the processor.
+    # Eight keys at a time, with sums in registers: a matrix product at the peak rate of the processor.
     width, n = lanes_of(row), coefficients.shape[1]
     for i in range(begin, end, STEP):
         x, c, place = first + i, q, i * width
@@ -119,7 +119,7 @@ def sum_squares(laid, points, q, first, begin, end, row):
 
 @inlined
 def hide(visible, place, begin, end, row):
-    """Set exponents of a row, from begin to end, to the lowest number where flags that begin at a place are not set."""
+    """Set exponents of a row, from begin to end, to the lowest number where the flags from ``place`` are 0."""
     width, lowest = lanes_of(row), spread(-np.finfo(row.dtype).max)
     for i in range(begin, end):
         x = i * width
@@ -128,8 +128,8 @@ def hide(visible, place, begin, end, row):
 
 @inlined
 def _add_weights(exp2, t, limits, values, y, sums, row, place, width):
-    # Of four keys: their weights go to a row, and to sums of weights and weighted values, which are returned.
-    # Both sums in one order, so that the mean of the number 1 is 1.
+    # Store weights of four keys in a row, add them to sums of weights and of weighted values, and return these sums.
+    # Both sums have one order, so that the mean of values 1 is exactly 1.
     (mass, total), (w0, w1, w2, w3) = sums, exp2(*t, *limits)
     mass = (((mass + w0) + w1) + w2) + w3
     total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)
@@ -140,9 +140,9 @@ def _add_weights(exp2, t, limits, values, y, sums, row, place, width):
 
 @inlined
 def sum_weights(exp2, laid, slopes, limits, q, values, first, end, sums, row):
-    """Add weights of a strip, up to an end, at a vector of queries to sums[0], times values to sums[1]; set a row."""
+    """Add weights of a strip at a vector of queries to sums[0], weighted values to sums[1]; store weights in row."""
     width, n, last = lanes_of(row), slopes.shape[1], len(slopes) - 4
-    # Sums of a strip by themselves, so that rounding grows with strips and not with keys.
+    # Strips are summed separately, so that rounding grows with the number of strips, not of keys.
     none = spread(values.dtype.type(0))
     known, found = (load(limits, q), load(limits, limits.shape[1] + q), none), (none, none)
     n_before = last if _AHEAD else last + 4
@@ -151,8 +151,8 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, end, sums, row):
     for i in range(0, end if n_before == 4 else 0, 4):
         t = _exponents_of_four(laid, _load_four(slopes, q, n), 0, first, i, width, row)
         store_four(row, i * width, width, *t)
-    # What the last dimensions add never leaves the registers.  Exponents are those of four keys ahead: the processor
-    # looks about a hundred operations ahead, and powers that wait for theirs would fill that window.
+    # Terms of the last dimensions stay in registers.  Exponents are computed four keys ahead: the processor reorders
+    # about a hundred operations, and powers that wait for exponents would fill this window.
     a = _load_four(slopes, last * n + q, n)
     t = _exponents_of_four(laid, a, last, first, 0, width, row)
     for i in range(0, end, 4):
@@ -166,7 +166,7 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, end, sums, row):
 
 @inlined
 def find_closest(row, begin, end, reference, closest, rate):
-    """Set the largest number of a row, or of its reference, in each lane; return how many are too far beyond that."""
+    """Set ``closest`` to the largest number of a row and its reference in each lane; return how many grew too much."""
     width = lanes_of(row)
     a = b = c = d = load(reference, 0)
     for i in range(begin * width, end * width, 4 * width):
@@ -181,7 +181,7 @@ def find_closest(row, begin, end, reference, closest, rate):
 
 @inlined
 def sum_relative_weights(exp2, known, zero, rate, values, first, begin, end, sums, row):
-    """As `sum_weights`, of exponents at a rate that are known but for a zero of each lane, in the row."""
+    """Do the same as `sum_weights` for exponents (row − zero) · rate, with a zero for each lane."""
     width, none = lanes_of(row), spread(values.dtype.type(0))
     found = none, none
     for i in range(begin, end, 4):
@@ -213,7 +213,7 @@ def rescale(exp2, closest, reference, scale, h, sums, products, totals):
 
 @inlined
 def scale_weights(rows, scales, first, part):
-    """Multiply the weights of each key, left by `sum_weights`, by its scale."""
+    """Multiply weights of each key, as stored by `sum_weights`, by its scale."""
     width = lanes_of(rows)
     for h in range(len(rows)):
         weights = rows[h]
@@ -223,9 +223,9 @@ def scale_weights(rows, scales, first, part):
 
 @inlined
 def add_lane_products(rows, begin, stride, end, products):
-    """Add products of numbers begin to end of rows h and g, lane by lane, to products for g ≤ h.
+    """Add products of rows h and g, from begin to end, lane by lane to products for g ≤ h.
 
-    These are (block of four by four heads, sixteen products, lane); from one row to the next it is a stride.
+    Products are (block of four by four heads, 16 products, lane); rows are ``stride`` numbers apart.
     """
     block = 0
     for h in range(0, len(rows), 4):
@@ -238,7 +238,7 @@ def add_lane_products(rows, begin, stride, end, products):
 
 @inlined
 def add_products(rows, size, lane_products, products):
-    """Add Σ_{i < size} rows[h, i] rows[g, i] of rows of a tile, whose lanes hold keys, to products[h, g] for g ≤ h."""
+    """Add Σ_{i < size} rows[h, i] rows[g, i] to products[h, g] for g ≤ h, where lanes of rows hold keys."""
     add_lane_products(rows, 0, STRIDE, size, lane_products)
     block = 0
     for h in range(0, len(rows), 4):
@@ -254,7 +254,7 @@ def add_products(rows, size, lane_products, products):
 
 @inlined
 def _add_block(rows, x, y, begin, n, end, s):
-    # Two heads by four at a time: 8 sums share 6 reads, and fit into 16 registers with what they need.
+    # Two by four heads at a time: 8 sums share 6 reads and fit into 16 registers with their operands.
     w = lanes_of(rows)
     for k in range(0, 4, 2):
         s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
@@ -299,7 +299,7 @@ def _add_to_four(sums, place, w, a, b, c, d):
 
 @inlined
 def add_lanes(lane_products, totals):
-    """Add the products of the lanes to their totals, and set them to zero."""
+    """Add products of lanes to their totals, and set the products to zero."""
     none = spread(lane_products.dtype.type(0))
     for place in range(0, lane_products.size, lanes_of(lane_products)):
         add_in_float64(totals, place, load(lane_products, place))
@@ -321,7 +321,7 @@ def set_means(sums, q, least, means):
 
 @inlined
 def set_grams(products, sums, q, largest, grams):
-    """Set grams[q + lane, h, g] from totals of products (block, 16, lane), and from sums that `set_means` has seen."""
+    """Set grams[q + lane, h, g] from totals of products (block, 16, lane) and sums after `set_means`."""
     n_heads, block = grams.shape[1], 0
     for first in range(0, n_heads, 4):
         for second in range(0, first + 1, 4):

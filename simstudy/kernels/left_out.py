@@ -1,4 +1,4 @@
-"""Averages over one key that is left out, given sums over the others, by nodes for every query and pair of heads."""
+"""Expectations over one key, given sums over the other keys, by quadrature for every query and pair of heads."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from simstudy.kernels.jit import kernel
 def integrate(
     sums: np.ndarray, linear: np.ndarray, n: int, nodes: np.ndarray, of_f: np.ndarray, of_products: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return n f (R, Q, H) and n φ (R, Q, P), less their terms, of sums of kernels S and L (R, Q, H) over n − 1 keys.
+    """Return n f (R, Q, H) and n φ (R, Q, P) minus their expansions, from sums S and L (R, Q, H) over n − 1 keys.
 
     At node j of pair h ≤ g, nodes (Q, P, 5, J) are the kernels K_h and K_g and the weights v, w_h and w_g.  With
-    x = 1/((S_h + K_h)(S_g + K_g)), f_h = −Σ_j w_h/(S_h + K_h)/S_h, of the pair of h with itself, and
+    x = 1/((S_h + K_h)(S_g + K_g)), f_h = −Σ_j w_h/(S_h + K_h)/S_h by nodes of the pair (h, h), and
     φ = Σ_j v x + L_g (f_h − Σ_j w_h x)/(2 S_g) + L_h (f_g − Σ_j w_g x)/(2 S_h).
 
-    Terms are, with a = S/(n − 1) − 1 and l = L/(n − 1): a and a² of f, by factors ``of_f`` (2, Q, H); a_h, a_g, l_h,
-    l_g, a_h², a_h a_g, a_g², a_h l_h, a_h l_g, a_g l_h and a_g l_g of φ, by ``of_products`` (11, Q, P).
+    With a = S/(n − 1) − 1 and l = L/(n − 1), the terms of f are a and a² times ``of_f`` (2, Q, H).  Those of φ are a_h,
+    a_g, l_h, l_g, a_h², a_h a_g, a_g², a_h l_h, a_h l_g, a_g l_h and a_g l_g times ``of_products`` (11, Q, P).
     """
     f, found = np.empty(sums.shape), np.empty((*sums.shape[:2], nodes.shape[1]))
     rounded, one, none = sums.astype(nodes.dtype), np.ones(1, nodes.dtype), np.zeros(1, nodes.dtype)

@@ -1,4 +1,4 @@
-"""Kernels for many queries, whose vectors hold queries; and for queries that see some of the keys."""
+"""Kernels for many queries, with queries in the lanes of vectors, and for queries that see only some of the keys."""
 
 import numpy as np
 
@@ -29,21 +29,21 @@ from simstudy.kernels.vectors import lanes, lanes_of, load, spread, store
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
 BUSY_LANES = 0.9
-"""Share of lanes with a query from which on vectors of queries are faster than vectors of keys."""
+"""Least share of lanes with a query at which vectors of queries are faster than vectors of keys."""
 
 
 def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
-    """Return whether queries (r or 1, h, k, q) are many for the lanes of vectors, or of many dimensions."""
+    """Return true if queries (r or 1, h, k, q) fill the lanes of vectors, or have many dimensions."""
     width, (_, _, head_dim, n_queries) = lanes(keys.itemsize), queries.shape
-    # Those of keys keep no sums over many dimensions in registers: from 16 on three queries take 0.7 of the time.
+    # Vectors of keys have no registers for sums over many dimensions: from 16 on, three queries take 0.7 of the time.
     counted = n_queries * (min(head_dim, 42) / 3 if head_dim > 4 else 1)
     return counted >= BUSY_LANES * width * -(-n_queries // width)
 
 
 @spliced
 def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_first, v_last):
-    # Sums of all heads at some vectors of queries, and their products if there are variances.  Where a tile of all
-    # heads is large and no products are asked for, each is laid out by itself, and stays in the cache.
+    # Compute sums of all heads at some vectors of queries, and products if there are variances.  If a tile of all heads
+    # is large and no products are needed, each head is laid out separately and fits into the cache.
     n_heads, _, n_keys = keys.shape
     y, noise, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
     sums, lane_products, products = memory.lane_sums, memory.lane_products, memory.totals
@@ -71,7 +71,7 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
                                 sum_weights(exp2, laid[h], slopes, limits, q, y, first, part[1], sums[v, h], row)
                             else:
                                 left += 1
-                        # By themselves: of the loop above, all that it needs stays in registers.
+                        # Separately, so that the loop above keeps all it needs in registers.
                         for h in range(begin, begin + n_together if left else begin):
                             if not (memory.near[h, q] and part[2]):
                                 _weigh(exp2, scale, memory, v, h, y, first, n_strip, part, visible[0], start + first)
@@ -95,7 +95,7 @@ def _lay(keys, start, size, scale, memory, begin, end):
 
 @inlined
 def _weigh(exp2, scale, memory, v, h, values, first, size, part, visible, start):
-    # Near, keys that fill the last strip have no weight without being hidden.
+    # If near, keys that pad the last strip have weight 0 without being hidden.
     begin, end, whole = part
     row, slopes, limits, sums = memory.strips[h], memory.slopes[h], memory.limits[h], memory.lane_sums[v, h]
     width, none = lanes_of(row), spread(row.dtype.type(0))
@@ -121,13 +121,13 @@ def _weigh(exp2, scale, memory, v, h, values, first, size, part, visible, start)
 
 
 _IN_CACHE = 1 << 16
-"""Numbers of a tile of all heads up to which they are laid out at once even for estimates."""
+"""Most numbers of a tile of all heads that are laid out together even without products."""
 
 
 @inlined
 def _seen(visible, v, width, start, size):
-    # Return begin and end of the keys of a strip that any lane sees, in whole steps, and whether all lanes see all of
-    # it.  Flags of a vector are one word or two.
+    # Return begin and end, in whole steps, of the keys of a strip that any lane sees, and whether all lanes see all
+    # keys of it.  Flags of a vector are one word or two.
     flags, some, every = visible
     begin, end, whole = 0, size, True
     if flags.size:
@@ -144,7 +144,7 @@ def _seen(visible, v, width, start, size):
 
 @inlined
 def _leave_tiny(points, scale, memory, v):
-    # Return whether a head that had a shift has tiny sums of weights at a vector of queries.
+    # Return true if a head with a known shift has tiny sums of weights at a vector of queries.
     n_heads, width, found = memory.near.shape[0], memory.closest.size, False
     for h in range(n_heads):
         tiny = 0
@@ -169,7 +169,7 @@ def _set_logs(points, scale, memory, logs):
 
 @inlined
 def _leave(points, scale, memory, h, q, width):
-    # From here on the weights of a vector of queries are relative to the nearest key.
+    # From now on, weights at a vector of queries are relative to the nearest key.
     for lane in range(q, min(q + width, points.shape[2])):
         memory.near[h, lane], memory.limits[h, 0, lane], memory.limits[h, 1, lane] = False, scale.low, scale.magic
         for k in range(points.shape[1]):
@@ -178,7 +178,7 @@ def _leave(points, scale, memory, h, q, width):
 
 @inlined
 def _plain(number):
-    # NaN has no payload: see `times_power`.
+    # Return a number, or NaN without a payload: see `times_power`.
     return number if number == number else np.nan
 
 

@@ -1,4 +1,4 @@
-"""Arrays that kernels of heads write to: they may not allocate; and freed memory, which stays."""
+"""Work arrays for kernels of heads, which do not allocate memory; and settings that keep freed memory."""
 
 import ctypes
 import sys
@@ -13,25 +13,25 @@ from simstudy.kernels.vectors import lanes
 
 
 class Memory(NamedTuple):
-    """Memory for all heads."""
+    """Work arrays for all heads."""
 
-    laid: np.ndarray  # (head, 2 + dimension, tile) keys of a tile, below their offsets: see `tiles.lay_keys`
+    laid: np.ndarray  # (head, 2 + dimension, tile) offsets and keys of a tile: see `tiles.lay_keys`
     rows: np.ndarray  # (head, tile) weights at one query
-    # (5, tile) values, scales of the noise; of compact kernels zeros, and two rows of sums of squares of earlier
+    # (5, tile) values, scales of the noise; for compact kernels also zeros and two rows of sums of squares over
     # dimensions
     data: np.ndarray
-    centres: np.ndarray  # (head, dimension) and, below, what `shifts.set_shifts` says of each query
-    slopes: np.ndarray  # (head, dimension, query); queries themselves, for vectors that are not near
+    centres: np.ndarray  # (head, dimension); this and the next three are set by `shifts.set_shifts`
+    slopes: np.ndarray  # (head, dimension, query); the queries, for vectors that are not near
     limits: np.ndarray  # (head, 2, query)
     near: np.ndarray  # (head, query)
-    nearest: np.ndarray  # (head, query) largest closeness so far, where the shift is not known beforehand
+    nearest: np.ndarray  # (head, query) largest closeness so far, if the shift is not known beforehand
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
     # For vectors of queries.
-    raw: np.ndarray  # as laid, of keys as they are, but for payloads of NaN
-    references: np.ndarray  # (vector of queries, head, lane) closeness that weights are relative to
+    raw: np.ndarray  # as laid, with keys that are not centred and NaN without payloads
+    references: np.ndarray  # (vector of queries, head, lane) closeness to which weights are relative
     closest: np.ndarray  # (lane) largest closeness of a strip
-    strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
+    strips: np.ndarray  # (head, key of a strip and lane) exponents, then weights
     lane_sums: np.ndarray  # (vector of queries, head, 2, lane) float64
     lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
     totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
@@ -39,8 +39,8 @@ class Memory(NamedTuple):
 
 @kept_by_thread
 def memory_for(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memory:
-    """Memory for heads of keys of a type."""
-    # Loops take dimensions and rows of weights by fours; slopes of dimensions are not a power of 2 apart.
+    """Return work arrays for heads with keys of a type."""
+    # Loops process dimensions and rows of weights by fours; rows of slopes are not a power of 2 apart.
     whole_dim, fours, width = -(-head_dim // 4) * 4, -(-n_heads // 4), lanes(real.itemsize)
     n_vectors, n_blocks = -(-n_queries // width), fours * (fours + 1) // 2
     return Memory(
@@ -64,8 +64,8 @@ def memory_for(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> M
     )
 
 
-# By itself the allocator of Linux gives the arrays of a piece of a batch back to the system, and gets them again page
-# by page, cleared, for the next piece: batches of 256 to 2048 replicates took 1.2 to 1.8 times as long.
+# By default, the allocator of Linux returns the arrays of each part of a batch to the system, and gets cleared pages
+# for the next part.  Batches of 256 to 2048 replicates then took 1.2 to 1.8 times as long.
 if sys.platform == "linux" and hasattr(_library := ctypes.CDLL(None), "mallopt"):
     for _option in ((-1, 64 << 20), (-3, 32 << 20)):  # thresholds of trimming and of mapping
         _library.mallopt(*_option)

@@ -1,8 +1,8 @@
 """Nadaraya–Watson heads of many replicates: projected keys, estimates, and moments given the keys.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
-(Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
-precision.
+(Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys are processed in tiles; sums over tiles are float64 in both
+precisions.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import scale_of
 from simstudy.kernels.vectors import lanes
 
-_WORTH_A_CALL = 1 << 13  # multiplications of a head that take as long as a product of its own
+_WORTH_A_CALL = 1 << 13  # multiplications of a head that take as long as one call of `matmul`
 
 
 def nw_moments(
@@ -31,11 +31,11 @@ def nw_moments(
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return estimates (R, Q, H), their covariance given the keys, and logarithms of sums of kernels (R, Q, H).
 
-    Of keys (R, H, p, n), whose precision is that of the computation, values (R, n), variances (R, n) or None, queries
-    (Q, H, p) or (G, Q, H, p), a bandwidth b > 0 and logits −|·|²/(2b²) or (·)/b².  The covariance (R, Q, H, H) is None
-    without variances, the logarithm if not asked for.  Of ``visible`` (Q, n) each query sees the keys that are true, as
-    if there were no others; values of all are finite.  All are NaN where a key is NaN or no logit is finite.  The bits
-    for one replicate do not depend on the others.
+    Arguments are keys (R, H, p, n), in the precision of the computation, values (R, n), variances (R, n) or None,
+    queries (Q, H, p) or (G, Q, H, p), a bandwidth b > 0, and logits "distance" or "dot_product".  The covariance
+    (R, Q, H, H) is None without variances, the logarithm without ``with_mass``.  Each query sees only the keys that are
+    true in ``visible`` (Q, n); values of all keys must be finite.  Results are NaN if a key is NaN or no logit is
+    finite.  The bits for one replicate do not depend on the others.
     """
     given = projected_keys, values, variances, projected_queries
     if on_cuda():
@@ -45,23 +45,22 @@ def nw_moments(
     words = f"u{min(8, lanes(real.itemsize))}"
     seen = (np.empty((0, 0), words),) * 3
     if visible is not None:
-        # Queries of one vector lie together, and are looked at as words.
+        # Flags of the queries of a vector are adjacent, and read as words.
         rest = [(0, -length % STRIP) for length in visible.T.shape]
         flags = writable(np.pad(visible.T, rest) if np.any(rest) else visible.T, bool).view(words)
         strips = flags.reshape(-1, STRIP, flags.shape[1])
         seen = flags, np.bitwise_or.reduce(strips, axis=1), np.bitwise_and.reduce(strips, axis=1)
-    way = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
-    way.MOMENTS[real](*arrays, scale, seen, memory_for(*queries.shape[1:], real), *found)
+    module = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
+    module.MOMENTS[real](*arrays, scale, seen, memory_for(*queries.shape[1:], real), *found)
     means, grams, logs = found
     return means, None if variances is None else grams, logs if with_mass else None
 
 
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
-    """Project keys (R, d, n) by heads (H, d, p), or (G, H, d, p) of equal parts, to (R, H, p, n), in their precision.
+    """Return keys (R, d, n) projected by heads (H, d, p), or (G, H, d, p) for G equal parts, as (R, H, p, n).
 
-    One product of NumPy for each replicate, or each of its heads where these see few features: its bits depend on the
-    library, which is part of the identity of what computes, and on the number of its threads, which is one wherever
-    batches are computed.
+    It is one matrix product of NumPy for each replicate, or for each head if heads see few features.  Its bits depend
+    on the library, which is part of the identity of an engine, and on the number of threads, which is one for batches.
     """
     if on_cuda():
         return gpu_kernels().project(keys, projections)

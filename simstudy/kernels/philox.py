@@ -1,10 +1,10 @@
-"""Scalar functions under the addressed random numbers, of one source for CPU and GPU: words, uniforms, normals.
+"""Scalar functions of random numbers by address, from one source for CPU and GPU: words, uniforms, normals.
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-SC 2011).  Normals come from pairs of words by the transformation of Box and Muller (1958).  A word w stands for the
-uniform (w + 1/2) / 2^32, which is never 0 or 1 and is symmetric about 1/2; hence no normal exceeds
-sqrt(66 ln 2) = 6.77 in size.  In float32 the same words give the same normals to 5e-7 relative, by half as many
-operations on vectors of twice as many numbers.
+SC 2011).  Normals are transformations of pairs of words (Box and Muller 1958).  A word w gives the uniform
+(w + 1/2) / 2^32, which is never 0 or 1 and is symmetric about 1/2.  Hence no normal exceeds sqrt(66 ln 2) = 6.77 in
+size.  In float32, the same words give the same normals with a relative error of 5e-7, by half as many operations on
+vectors of twice as many numbers.
 """
 
 import math
@@ -22,8 +22,8 @@ _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 @device_function
 def philox(c0, c1, c2, c3, k0, k1):
-    """Four random 32-bit words of counter (c0, c1, c2, c3) under key (k0, k1), each held in a uint64."""
-    # Upper halves are left as they come: a product looks at the lower ones only.
+    """Return four random 32-bit words, as uint64, of counter (c0, c1, c2, c3) and key (k0, k1)."""
+    # Upper halves are not cleared, as products use lower halves only.
     for _ in range(10):
         p0 = _MULTIPLIER_0 * (c0 & MASK)
         p1 = _MULTIPLIER_1 * (c2 & MASK)
@@ -33,8 +33,8 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0 & MASK, c1 & MASK, c2 & MASK, c3 & MASK
 
 
-# A library's log, sin and cos are scalar calls here; these polynomials vectorise.  Their minimax coefficients, highest
-# power first, are those of fdlibm (Sun Microsystems, 1993).
+# Library functions log, sin and cos would be scalar calls; these polynomials are vectorised.  Their minimax
+# coefficients, highest power first, are those of fdlibm (Sun Microsystems, 1993).
 _LOG = (
     1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
     2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
@@ -50,14 +50,14 @@ _COS = (
 _SCALE = 2.0**-32
 _SQRT_HALF_BITS = np.float64(math.sqrt(0.5)).view(np.uint64)
 _MANTISSA_WIDTH = np.uint64(52)
-# Bits of 2^52: an integer below 2^52 placed in the mantissa reads as 2^52 + integer.
+# Bits of 2^52: with an integer below 2^52 in the mantissa, they are the number 2^52 + integer.
 _INTEGER_BITS = np.float64(2.0**52).view(np.uint64)
 _LN2_HI, _LN2_LO = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
 @device_function
 def polynomial(coefficients, x):
-    """Value at x of the polynomial of these coefficients, highest power first."""
+    """Return the value at x of the polynomial with these coefficients, highest power first."""
     p = coefficients[0]
     for c in coefficients[1:]:
         p = p * x + c
@@ -66,7 +66,7 @@ def polynomial(coefficients, x):
 
 @device_function
 def minus_log(u):
-    """-ln(u) for a float64 u in [2^-33, 1), without a branch; relative error below 4e-16."""
+    """Return -ln(u) for a float64 u in [2^-33, 1), without a branch; relative error below 4e-16."""
     # u = 2^e m with m in [sqrt(1/2), sqrt(2)); ln m = 2 artanh(s), s = (m - 1)/(m + 1).
     bits = np.float64(2.0**64 * u).view(np.uint64)
     e = (bits - _SQRT_HALF_BITS) >> _MANTISSA_WIDTH
@@ -89,7 +89,7 @@ _ODD, _SECOND = np.uint64(1), np.uint64(2)
 
 @device_function
 def cos_sin(t, quarter):
-    """(cos, sin) of t + quarter·π/2 for |t| ≤ π/4 and a quarter of 0 to 3, without a branch; error below 4e-16."""
+    """Return (cos, sin) of t + quarter·π/2 for |t| ≤ π/4 and quarter 0 to 3, without a branch; error below 4e-16."""
     z = t * t
     s, c = polynomial(_SIN, z), polynomial(_COS, z)
     sine = t + t * z * s
@@ -103,9 +103,9 @@ def cos_sin(t, quarter):
 
 @device_function
 def box_muller(w0, w1):
-    """Two independent standard normals from two random 32-bit words."""
+    """Return two independent standard normals from two random 32-bit words."""
     radius = math.sqrt(2.0 * minus_log((np.float64(w0) + 0.5) * _SCALE))
-    # Of the angle 2 pi (w1 + 1/2)/2^32 the nearest quarter turn is split off in integers, where it is exact.
+    # The nearest quarter turn of the angle 2 pi (w1 + 1/2)/2^32 is split off in integers, without rounding.
     shifted = (w1 + _EIGHTH) & MASK
     rest = np.float64(shifted & _QUARTER_MASK) - (2.0**29 - 0.5)
     cosine, sine = cos_sin(rest * (_TURN * _SCALE), shifted >> _QUARTER_WIDTH)
@@ -132,9 +132,9 @@ _ONE_32, _TWO_32, _NONE_32 = U32(1), U32(2), U32(0)
 
 @device_function
 def minus_two_log_float32(word):
-    """-2 ln((word + 1/2) / 2^32) of a uint32, without a branch; relative error below 3e-7."""
-    # 2 word + 1 = 2^e m with m in [sqrt(1/2), sqrt(2)).  Near 2^33, where its logarithm is far smaller than what
-    # rounding to float32 would leave of it, what lacks to 2^33 is counted instead.
+    """Return -2 ln((word + 1/2) / 2^32) of a uint32, without a branch; relative error below 3e-7."""
+    # 2 word + 1 = 2^e m with m in [sqrt(1/2), sqrt(2)).  Near 2^33, the logarithm is smaller than the rounding error of
+    # float32, so that the difference from 2^33 is used instead.
     bits = F32(F32(word) * _TWO + _ONE).view(U32)
     e = U32(U32(bits - _SQRT_HALF_BITS_32) >> _MANTISSA_WIDTH_32)
     below = U32(bits - U32(e << _MANTISSA_WIDTH_32)).view(F32) - _ONE
@@ -144,16 +144,16 @@ def minus_two_log_float32(word):
 
 @device_function
 def box_muller_float32(w0, w1):
-    """The normals of `box_muller` in float32; relative error below 5e-7."""
+    """Return the normals of `box_muller` in float32; relative error below 5e-7."""
     word = U32(w1)
     radius = F32(math.sqrt(minus_two_log_float32(U32(w0))))
-    # What is left of the nearest quarter turn are the lower 30 bits, as a signed integer; in quarters of a word, so
-    # that half a word more is 2.
+    # The difference from the nearest quarter turn is the lower 30 bits, as a signed integer; in quarters of a word, so
+    # that half a word is 2.
     t = F32(I32(U32(U32(word << _TWO_32) | _TWO_32))) * _TURN_32
     z = t * t
     s, c = polynomial(_SIN_32, z), polynomial(_COS_32, z)
     sine, cosine = F32(radius * (s * t)).view(U32), F32(radius * c).view(U32)
-    # Bits 30 and 31: the number of that quarter.
+    # Bits 30 and 31 are the number of the quarter turn.
     quarter = U32(U32(U32(word >> _EIGHTH_WIDTH_32) + _ONE_32) << _EIGHTH_WIDTH_32)
     odd = U32(quarter & _ODD_32) != _NONE_32
     x = sine if odd else cosine
@@ -164,5 +164,5 @@ def box_muller_float32(w0, w1):
 
 @device_function
 def uniform_pair(w0, w1):
-    """Two independent uniforms in (0, 1) from two random 32-bit words."""
+    """Return two independent uniforms in (0, 1) from two random 32-bit words."""
     return (np.float64(w0) + 0.5) * _SCALE, (np.float64(w1) + 0.5) * _SCALE

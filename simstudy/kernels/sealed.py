@@ -1,7 +1,7 @@
-"""A private folder of sealed entries: what is read back is what this user wrote under the same key, or nothing.
+"""Private folder of entries with digests: an entry that is read was written by this user under the same key.
 
-An entry is one file, named by the digest of its key.  It begins with a digest of key and content, is written aside
-and renamed into place.  What somebody else owns, may write or may enter is not used.
+An entry is one file, named by the digest of its key.  It begins with a digest of key and content.  It is written under
+another name and then renamed.  Files and folders that other users own, may write or may enter are not used.
 """
 
 import contextlib
@@ -14,28 +14,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 KEPT = 8
-"""Folders side by side that are kept, the last used: one for each version of the code and kind of processor."""
+"""Most folders, one for each version of the code and kind of processor; the least recently used are removed."""
 
 
 def seal(key: bytes, content: bytes) -> bytes:
-    """Return the bytes of an entry: a digest of its key and content, then the content."""
+    """Return the bytes of an entry: a digest of key and content, then the content."""
     return hashlib.sha256(hashlib.sha256(key).digest() + content).digest() + content
 
 
 def unseal(key: bytes, entry: bytes) -> bytes | None:
-    """Return the content of an entry; None if it is damaged or that of another key."""
+    """Return the content of an entry; None if it is damaged or has another key."""
     content = entry[32:]
     return content if seal(key, content) == entry else None
 
 
 class SealedFolder:
-    """Entries in a folder that nobody else may enter; of the folders beside it those used last are kept."""
+    """Entries in a folder that other users may not enter; least recently used sibling folders are removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self, key: bytes) -> bytes | None:
-        """Content written under a key, None if nothing is there that can be trusted."""
+        """Return the content that was written under a key; None if there is no trusted entry."""
         try:
             with self._opened() as folder:
                 file = os.open(_name(key), os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
@@ -46,14 +46,14 @@ class SealedFolder:
             return None
 
     def write(self, key: bytes, content: bytes) -> None:
-        """Keep content under a key, read-only; where that is impossible, for example on a full disk, do without."""
+        """Store content under a key, read-only; do nothing if that is impossible, as on a full disk."""
         with contextlib.suppress(OSError):
             if not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self.path.mkdir(mode=0o700, exist_ok=True)
-                # Only folders named as this one is: by as many hexadecimal digits.
-                beside = self.path.parent.glob("[0-9a-f]" * len(self.path.name))
-                for old in sorted(beside, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+                # Only folders with names of as many hexadecimal digits.
+                siblings = self.path.parent.glob("[0-9a-f]" * len(self.path.name))
+                for old in sorted(siblings, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
                     shutil.rmtree(old, ignore_errors=True)
             aside = f".{_name(key)}-{secrets.token_hex(8)}"
             with self._opened() as folder:
@@ -70,7 +70,7 @@ class SealedFolder:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        # Entries are opened below this descriptor: what has been checked cannot be exchanged for another folder.
+        # Entries are opened relative to this descriptor, so that the checked folder cannot be replaced by another.
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             _require_own(os.fstat(folder), others_may_not=stat.S_IRWXG | stat.S_IRWXO)

@@ -1,4 +1,4 @@
-"""Exponents of a softmax, kept in range: a shift known beforehand, or one that follows the largest logit.
+"""Shifts that keep the exponents of a softmax in range: known beforehand, or from the largest logit so far.
 
 Weights are w_i = 2^(rate (min_j s_j − s_i)) of scores s_i = |k_q − k_i|² and rate = 1/(2b² ln 2), or of s_i = −k_q·k_i
 and rate = 1/(b² ln 2).
@@ -10,10 +10,10 @@ Near the keys, up to a factor common to all of them, w_i = 2^(offset_i + slope_q
 - for dot products x_i = k_i, offset_i = 0 and slope_q = rate k_q.
 
 offset_i + slope_q·x_i never exceeds reach_q = rate |k_q − c|², or |slope_q| max_i |k_i| (Cauchy and Schwarz).  So the
-whole number s_q = ceiling − reach_q, added to a constant of `exp2`, excludes overflow; the sum tells if all are tiny.
+integer s_q = ceiling − ⌈reach_q⌉, added to a constant of `exp2`, excludes overflow; if all are tiny, so is their sum.
 
-Far from the keys, and where all weights were tiny, scores are summed as they are written, and sums are relative to the
-nearest key so far: they are multiplied where a nearer one is found.
+Far from the keys, or if all weights are tiny, scores are computed as defined, and sums are relative to the nearest key
+so far: they are rescaled when a nearer key is found.
 """
 
 import functools
@@ -30,18 +30,18 @@ from simstudy.kernels.tiles import TILE, highest_of
 
 
 class SoftmaxScale(NamedTuple):
-    """How weights follow from scores, in the precision of the keys unless said otherwise."""
+    """Parameters that turn scores into weights, in the precision of the keys unless stated otherwise."""
 
-    distance: bool  # or dot product
+    distance: bool  # False for dot products
     rate: Any
     curvature: Any  # rate for distances, 0 for dot products
-    farthest: Any  # reach up to which slopes err little more than the rounding of their arguments
+    farthest: Any  # largest reach at which errors of slopes are near the rounding of their arguments
     magic: Any  # constant of `exp2`
-    low: Any  # exponent that all smaller ones count as: negligible, but no product of two weights is denormal (slow)
-    negligible: Any  # 2 to this power
-    ceiling: Any  # exponent at the reach: sums of products of weights are finite
-    depth: Any  # by which the largest exponent may lie below the ceiling
-    least: float  # sum of weights that are not tiny; float64
+    low: Any  # replaces smaller exponents: negligible, but products of weights are not subnormal (slow)
+    negligible: Any  # 2^low
+    ceiling: Any  # exponent at the reach, with which sums of products of weights are finite
+    depth: Any  # largest distance of the largest exponent from the ceiling
+    least: float  # least sum of weights that is not tiny; float64
 
 
 _RATES = {"distance": 0.5, "dot_product": 1.0}
@@ -52,7 +52,7 @@ _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 62.0, 2.0**-14), "float64": (MAGIC
 @functools.lru_cache(maxsize=64)
 def scale_of(logits: str, bandwidth: float, real: np.dtype) -> SoftmaxScale:
     """Return the scale of a kind of logits at a bandwidth b > 0."""
-    # Divided twice, since b² may be out of range; where the rate is, the nearest key has all the weight, or all alike.
+    # Divided twice, as b² may be out of range.  Beyond the range of rates, one key has all weight, or all the same.
     rate = _RATES[logits] / math.log(2.0) / bandwidth / bandwidth
     rate = real.type(min(max(rate, 1e-30), float(np.finfo(real).max)))
     magic, *numbers, least = _RANGES[real.name]
@@ -64,8 +64,8 @@ def scale_of(logits: str, bandwidth: float, real: np.dtype) -> SoftmaxScale:
 
 @inlined
 def _largest_norm(keys, row):
-    # Return max_i |k_i|, using the memory of one row; NaN if a key is not finite, for which no shift is to be known: of
-    # NaN, `exp2` excludes those with a payload.
+    # Return max_i |k_i|, with one row as memory.  It is NaN if a key is not finite; then no shift is known, as `exp2`
+    # requires NaN without payload.
     square = total = row.dtype.type(0)
     for start in range(0, keys.shape[1], TILE):
         size = min(TILE, keys.shape[1] - start)
@@ -89,10 +89,10 @@ def _largest_norm(keys, row):
 
 @inlined
 def set_shifts(keys, points, scale, row, centre, slopes, limits, near):
-    """Set centre (p,), slopes (p, Q), limits (2, Q) of `exp2` and near (Q,): is the shift known."""
+    """Set centre (p,), slopes (p, Q), limits (2, Q) of `exp2`, and near (Q,), true if the shift is known."""
     centre[:] = 0
-    # Long dot products of keys of many dimensions are mostly far below the bound: as a rule of thumb, their standard
-    # deviation is the bound over the root of the dimension.
+    # Dot products in many dimensions are mostly far below the bound.  As a rule of thumb, their standard deviation is
+    # the bound divided by the root of the dimension.
     farthest = scale.farthest
     if scale.distance:
         for k in range(len(keys)):

@@ -1,8 +1,8 @@
 """Loops over one tile of keys: scores, weights and their products.
 
-Every loop runs over keys, has no branch and is vectorised.  A tile is a row of an array in which rows begin on cache
-lines, are padded to whole vectors with keys of no weight, and are not a power of 2 apart: the first-level cache
-holds few such rows.
+Every loop runs over keys, has no branch and is vectorised.  A tile is a row of an array.  Rows start at cache lines and
+are padded to whole vectors with keys of weight 0.  They are not a power of 2 apart, as the first-level cache holds few
+such rows.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from simstudy.kernels.vectors import at_least, lanes_of, load, spread, store, st
 
 TILE = 512
 STRIDE = TILE + 16
-"""Numbers from one row to the next."""
+"""Distance between rows, in numbers."""
 _WHOLE = 64
 _FAR = -1e30
 
@@ -36,7 +36,7 @@ def largest_of(variances):
 
 @inlined
 def others(numbers, than):
-    """Return how many numbers are not a given one; counted for as many at once as a vector holds."""
+    """Return how many numbers differ from ``than``, counted in vectors."""
     found = 0
     for i in range(numbers.size):
         found += numbers[i] != than
@@ -45,11 +45,11 @@ def others(numbers, than):
 
 @inlined
 def highest_of(row, size):
-    """Return the largest of the first numbers of a row, at least the lowest finite one; NaN or any if one is NaN.
+    """Return the largest of the first ``size`` numbers of a row, or the lowest finite number; arbitrary if one is NaN.
 
-    What follows them in the row is overwritten.
+    Numbers behind them in the row are overwritten.
     """
-    # As vectors, since LLVM vectorises maxima only where NaN may be ignored.
+    # As vectors, because LLVM vectorises maxima only if NaN may be ignored.
     width, lowest = lanes_of(row), -np.finfo(row.dtype).max
     row[size : padded(size)] = lowest
     a = b = c = d = spread(lowest)
@@ -66,7 +66,7 @@ def highest_of(row, size):
 @inlined
 def copy(source, start, size, row):
     """Copy one tile of a row of numbers, padded with zeros."""
-    # Of a part: an index with an offset is checked for its sign, which keeps the loop from being vectorised.
+    # By a slice, as the sign of an index with an offset would be checked, which prevents vectorisation.
     part = source[start : start + size]
     for i in range(size):
         row[i] = part[i]
@@ -103,7 +103,7 @@ def lay_keys(keys, start, size, centre, rate, laid):
 
 @inlined
 def _lay_four(keys, k, start, size, centre, rate, laid):
-    # Four dimensions of whole vectors of keys: by one pass each, most of the time went to the offsets.
+    # Four dimensions of whole vectors at once; with a pass for each, most of the time was spent on offsets.
     n, row = keys.shape[1], (2 + k) * STRIDE
     c0, c1, c2, c3 = centre[k], centre[k + 1], centre[k + 2], centre[k + 3]
     for i in range(0, size, lanes_of(keys)):
@@ -126,7 +126,7 @@ def _join_dimensions(laid, slopes, q, size):
     return 0 if len(slopes) == 4 else 1
 
 
-# Nearly all the time goes into the two loops below.  A vector of keys takes 4 products with its dimensions, 11
+# Nearly all time is spent in the two loops below.  A vector of keys takes 4 products with its dimensions, 11
 # operations for the power and 2 or 3 for the sums, all in registers.
 
 
@@ -134,7 +134,7 @@ def _join_dimensions(laid, slopes, q, size):
 def weighted_sums(exp2, laid, slopes, limits, q, values, scales, size, row, keep):
     """Return Σ_i w_i and Σ_i w_i values_i, w_i = exp2(laid[0, i] + Σ_k slopes[k, q] laid[2 + k, i], *limits[:, q]).
 
-    If they are to be kept, row[i] is set to w_i scales_i.
+    If ``keep``, row[i] is set to w_i scales_i.
     """
     offsets = laid[_join_dimensions(laid, slopes, q, size)]
     x0, x1, x2, x3 = laid[2], laid[3], laid[4], laid[5]
@@ -174,7 +174,7 @@ def set_closeness(keys, points, distance, closeness):
 
 @inlined
 def relative_sums_kept(exp2, closest, scale, values, noise, size, row):
-    """As `weighted_sums` that keeps them, with w_i = exp2(rate (row_i − closest)) of closeness in the row."""
+    """Return the same as `weighted_sums` with ``keep``, for w_i = exp2(rate (row_i − closest)), row_i a closeness."""
     mass = total = values.dtype.type(0)
     for i in range(size):
         t = scale.rate * (row[i] - closest)

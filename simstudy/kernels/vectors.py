@@ -1,10 +1,10 @@
-"""Vectors of the processor as values in kernels: what LLVM does not find by itself in loops over numbers.
+"""Vectors of the processor as values in kernels, where LLVM does not vectorise loops over numbers by itself.
 
-A vector holds one number for each of its lanes.  Kernels take vectors from arrays with ``load`` and ``repeat``,
-add, subtract and multiply them, lane by lane, and put them back with ``store``.
-A product that is added may be fused with the sum; nothing else is reordered, so that the bits of a lane depend neither
-on the other lanes nor on how many there are.  Places in arrays are flat offsets: an index would be checked for its
-sign, which takes longer than the arithmetic.  Code is that of LLVM's generic vectors, hence for any processor.
+A vector has one number in each of its lanes.  Kernels read vectors from arrays with ``load`` and ``repeat``, add,
+subtract and multiply them lane by lane, and write them with ``store``.  A product may be fused with a sum, but nothing
+is reordered.  So the bits of a lane do not depend on the other lanes or their number.  Places in arrays are flat
+offsets, as the sign of an index would be checked, which takes longer than the arithmetic.  The code uses LLVM's
+generic vectors, for any processor.
 """
 
 import operator
@@ -18,7 +18,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 from simstudy.kernels.jit import inlined
 from simstudy.kernels.settings import VECTOR_BYTES
 
-# Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
+# Typed as Any: Numba has no type for the result of the decorator.
 _operation: Callable[..., Any] = intrinsic
 _FLAGS = ("nsz", "contract")
 
@@ -49,14 +49,14 @@ def _spread(builder: ir.IRBuilder, number: ir.Value, code: ir.VectorType) -> ir.
 
 
 def _at(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, code: ir.Type) -> ir.Value:
-    """Pointer, to what an LLVM type holds, at the array and the offset that arguments begin with."""
+    """Return a pointer to an LLVM type at the array and offset that are the first two arguments."""
     data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     return builder.bitcast(builder.gep(data, [arguments[1]]), code.as_pointer())
 
 
 @_operation
 def load(_context, array, offset):  # type: ignore[no-untyped-def]
-    """Numbers offset, offset + 1, … of a contiguous array as a vector; nothing checks that they exist."""
+    """Return numbers offset, offset + 1, … of a contiguous array as a vector, without a check of bounds."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         vector = builder.load(_at(context, builder, signature, arguments, Vector(array.dtype).code))
@@ -68,15 +68,15 @@ def load(_context, array, offset):  # type: ignore[no-untyped-def]
 
 @_operation
 def lanes_of(_context, array):  # type: ignore[no-untyped-def]
-    """Lanes of a vector of the numbers of an array, which the compiler knows."""
-    # Of distances from one key to the next that it did not know, it kept pointers in memory, for want of registers.
+    """Return the number of lanes of a vector of numbers of an array, as a compile-time constant."""
+    # If the distance between keys was not constant, pointers were kept in memory for lack of registers.
     width = lanes(array.dtype.bitwidth // 8)
     return types.intp(array), lambda context, *_: context.get_constant(types.intp, width)
 
 
 @_operation
 def repeat(_context, array, offset):  # type: ignore[no-untyped-def]
-    """Vector with one number of a contiguous array in all lanes; nothing checks that it exists."""
+    """Return a vector with one number of a contiguous array in all lanes, without a check of bounds."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         code = signature.return_type.code
@@ -115,14 +115,14 @@ def add_in_float64(_context, array, offset, vector):  # type: ignore[no-untyped-
 
 @_operation
 def spread(_context, number):  # type: ignore[no-untyped-def]
-    """Vector with a number in all lanes."""
+    """Return a vector with a number in all lanes."""
     kind = Vector(number)
     return kind(number), lambda _, builder, _signature, arguments: _spread(builder, arguments[0], kind.code)
 
 
 @_operation
 def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
-    """Lane by lane the larger of two vectors, and NaN where the first is NaN."""
+    """Return the lanewise maximum of two vectors, NaN where the first is NaN."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
         # A comparison with NaN is false, so NaN passes.
@@ -133,7 +133,7 @@ def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
 
 @_operation
 def where(_context, flags, offset, vector, other):  # type: ignore[no-untyped-def]
-    """Lane by lane a vector where the bytes from an offset of a contiguous array are not 0, another where they are."""
+    """Return lanes of a vector where the bytes from an offset of a contiguous array are not 0, else of another."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         code = ir.VectorType(ir.IntType(8), vector.code.count)
@@ -147,7 +147,7 @@ def where(_context, flags, offset, vector, other):  # type: ignore[no-untyped-de
 
 @_operation
 def times_power(_context, vector, powers):  # type: ignore[no-untyped-def]
-    """Numbers times 2 to what the lowest bits of others count: exact, if all are normal, or NaN without a payload."""
+    """Return numbers times 2^k, k in the low bits of ``powers``; exact for normal numbers and NaN without payload."""
     size, bits = vector.dtype.bitwidth, ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.code.count)
     width = ir.Constant(bits, [{32: 23, 64: 52}[size]] * bits.count)
 
@@ -159,7 +159,7 @@ def times_power(_context, vector, powers):  # type: ignore[no-untyped-def]
 
 
 def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
-    """Let an operator serve two vectors, or a vector and a number of the same type."""
+    """Define an operator for two vectors, or a vector and a number of its type."""
 
     @type_callable(operation)
     def _type(_context):  # type: ignore[no-untyped-def]
@@ -186,7 +186,7 @@ for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (o
 
 @inlined
 def store_four(array, offset, width, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Store four vectors of a width one after another."""
+    """Store four vectors, ``width`` numbers apart."""
     store(array, offset, a)
     store(array, offset + width, b)
     store(array, offset + 2 * width, c)
