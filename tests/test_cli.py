@@ -224,7 +224,6 @@ raise SystemExit(command(["run", "my-question", "--workers", "1"]))
 
 
 def test_wheel__holds_its_notes_and_shipped_designs_that_are_found_by_name_and_a_new_one_is_written_and_run(tmp_path):
-    """Of a source distribution, in a folder that holds what it puts into an environment, and nothing else."""
     built = python("-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT)
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = tmp_path.glob("*.whl")

@@ -129,7 +129,6 @@ def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
 
 
 def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
-    """A new system, a new measure and a new kernel, each in twenty lines at most."""
     page, folder = "simstudy/README.md", tmp_path / "my-system"
     path = write_design(folder, blocks("toml", page)[0])
     system, measure, kernel = blocks("python", page)
@@ -206,7 +205,6 @@ def test_links_and_commands__exist(document):
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_docstring__says_what_goes_in_and_what_comes_out(name):
-    """By numpydoc: every parameter and every returned value, or, of a record, every field."""
     found = validate(name)
     faults = [message for code, message in found["errors"] if code in REQUIRED]
     thing = pydoc.locate(name)

@@ -58,7 +58,6 @@ def test_room__imports_only_what_it_may(room, graph):
 
 
 def test_engine_sources__cover_what_a_batch_imports(graph):
-    """Every module of ours that makes what is stored must enter its identity."""
     tops = "simstudy.replicates.batch", "simstudy.replicates.population"
     reached = set().union(*map(graph.find_upstream_modules, tops))
     places = [PACKAGE.joinpath(*module.split(".")[1:]) for module in reached]
@@ -94,7 +93,6 @@ def test_sizes__are_within_their_budgets():
 
 
 def test_flow_to_the_first_batch__is_as_short_as_contributors_read(tmp_path):
-    """Files of functions and properties, as others of the package first call them; see CONTRIBUTING.md."""
     met = {}
 
     def note(frame, event, _):

@@ -215,7 +215,6 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_says_why_it
 
 
 def test_contrast_with_a_population__is_that_of_a_claim_too(tmp_path):
-    """One cell has long blocks and a control, whose error is of random points, the other short ones and neither."""
     claim = {"statement": "s", "kind": "larger_than", "grid": "points", "measure": "mse"}
     claim |= {"where": {"queries": "gaussian(count=4)"}, "versus": {"queries": "origin"}}
     drawn = {"regression": "ridge", "population": ["queries"], "arrangement": "orthogonal", "head_dim": 1}

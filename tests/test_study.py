@@ -55,7 +55,6 @@ def test_results__open_with_xarray_alone_and_explain_themselves(tiny):
 
 
 def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
-    """And a plain arm beside the expansion has the same numbers but for errors, of the same data."""
     levels = {"control": ["none", "expansion"], "n_keys": [2, 40], "angle": [45], "bandwidth": [0.8]}
     design = loaded(tmp_path, varied(UNCLAIMED, **levels))
     results = run(design, output=tmp_path, executor="serial")

@@ -11,6 +11,7 @@ from theory_oracle import gaussian_grid, kernel_values, regression_values
 from simstudy.attention import expansion
 from simstudy.attention.expansion import expectations
 from simstudy.attention.members import pairs_of
+from simstudy.data.regression import as_waves, evaluate
 from simstudy.design.settings.cell import Rows
 from simstudy.kernels.left_out import integrate
 from simstudy.replicates import moments
@@ -38,6 +39,14 @@ POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
 # Correlated keys (i, d) on a grid in two dimensions, and their probabilities.
 NODES, CHANCES = gaussian_grid(np.array([[1.0, 0.6], [0.6, 1.0]]), extent=13.0)
 cell_of = partial(minimal_cell, arrangement="haar", query_projections="haar", queries=POINTS, regression=SUM)
+
+
+@pytest.mark.parametrize("regression", [*FUNCTIONS.values(), SUM])
+def test_polynomial_and_waves__are_the_regression_function(regression):
+    m, x = minimal_cell(regression=regression).data.regression, np.random.default_rng(4).standard_normal((2, 50))
+    gradient, curvature, amplitudes, waves, phases = as_waves(m, 2)
+    value = gradient @ x + ((curvature @ x) * x).sum(axis=0) + amplitudes @ np.cos(waves @ x + phases[:, None])
+    np.testing.assert_allclose(value, evaluate(m, x), rtol=1e-12, atol=1e-12)
 
 
 def kernels(cell, points):
@@ -189,7 +198,6 @@ def test_control__whose_mean_misses_0_by_over_four_standard_errors_is_refused(fa
 
 @pytest.mark.parametrize("settings", [{"regression": "zero", "bandwidth": 1e7}, {"regression": FLAT}])
 def test_rounding_of_what_does_not_vary__is_no_wrong_mean(settings, monkeypatch):
-    """Of even weights covariances, and of a flat function means, are the same in all replicates but for rounding."""
     cell = cell_of(n_keys=512, **settings, **CONTROL)
     found = estimated(cell, 4)
     assert found.estimator == EXPANSION and not found.n_failed

@@ -254,6 +254,11 @@ def n_failed(x):
       "measures": ["coverage"]}, "odd returns other values when it is call"),
     *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
     ({"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True}, "odd .* float64 of shape .2.*estimates"),
+    ({"methods": {"odd": lambda x: None}}, "odd returns NoneType; return a dict of arrays by name"),
+    ({"methods": {"odd": lambda x, z: {"estimate": z}}}, "odd takes 'z'; known are"),
+    ({"measures": [mean]}, "mean is the name of two functions"),
+    ({"factors": {"n": [N], "seed": [1]}}, "factors: 'seed' is an argument of simulate"),
+    ({"methods": {"odd": max}}, "odd: what it takes is unknown; wrap it in a function"),
     ({"methods": []}, "methods = ..: give at least one function"),
     ({"methods": mean}, "methods = <function mean .*>: give a list"),
     *(({"methods": {name: mean}}, f"methods: {name!r} cannot name a function") for name in ("a b", 1)),
@@ -346,7 +351,6 @@ class Slotted(list):
     lambda k: [a := [1.0], b := [1.0], a if k > 0.5 else b],
 ])  # fmt: skip
 def test_value__identifies_whatever_holds_it(holding):
-    """In slots, in what is compiled or wrapped, and in what is the same object."""
     one, same, other = (stand_ins({"own": functools.partial(shrunk, by=holding(k))}) for k in (0.5, 0.5, 0.6))
     assert one == same != other
 

@@ -146,7 +146,6 @@ KEYS += [{"kind": "student_t", "df": 5}, {"kind": "autoregressive", "coefficient
 
 @pytest.mark.parametrize(("keys", "d"), [*((keys, 10) for keys in KEYS), ("gaussian", 5)])
 def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys, d):
-    """Of 10 features 6 coordinates are drawn, of 5 all: replays show keys that have them."""
     settings = DOT | {"head_dim": 3 if d == 5 else 4, "arrangement": "haar", "query_projections": "haar"}
     settings |= {"n_features": d, "key_distribution": keys, "noise": {"kind": "heteroscedastic"}, "control": "none"}
     settings |= {"regression": {"kind": "ridge", "direction": [1.0, 2.0]}, "queries": {"kind": "gaussian", "count": 2}}

@@ -258,7 +258,6 @@ def test_risk_of_two_keys__is_a_double_integral(problem, sharpness):
 
 @pytest.mark.parametrize("degree", [1, 3])
 def test_risk_given_logits__is_that_of_pairs_of_keys(degree):
-    """In three dimensions: pairs averaged over their longitudes."""
     places, angles = RNG.uniform(-1, 1, (1, 4)), 2 * np.pi * np.arange(64) / 64
     w = np.exp(2.0 * places[0]) / np.exp(2.0 * places[0]).sum()
     risk = 1.0

@@ -215,7 +215,6 @@ def test_waves__have_the_means_of_ants_that_choose_one_by_one(each_ant):
 
 
 def test_generations__are_scaled_between_by_their_last_six():
-    """With one ant and no error the rules of part III can be followed by hand."""
     found = COLONIES["pass_on"](Draw(3), 1, n_generations=8, n_waves=1, generation_rate=0.9)["fitness"]
     heuristic = COLONIES["SITES"] / 10
     for r, rng in enumerate(Draw(3).generators()):

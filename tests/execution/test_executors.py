@@ -48,7 +48,6 @@ def batches(count: int, **settings) -> list[Task]:
 
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypatch):
-    """Killed, as by the end of its job, with its worker; and nobody connects to it again."""
     connect = AsyncMock(side_effect=OSError("refused"))
     lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
     with (
@@ -141,7 +140,6 @@ def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, mon
 
 
 def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_others_made(tmp_path, monkeypatch):
-    """Neither from the current one nor from one that waits in the place of Dask's."""
     here, scratch = tmp_path / "here", tmp_path / "tmp" / "dask-scratch-space"
     for folder in (here, scratch):
         folder.mkdir(parents=True)
@@ -177,7 +175,6 @@ def test_outcome_whose_worker_is_lost_just_after_it_was_fetched__counts(executor
 
 
 def test_threads__tell_what_a_task_raised_and_stop_at_once_and_who_cancels_calls_is_not_waited_for(monkeypatch):
-    """A turn that runs for long, as of large batches, keeps neither the error nor the end of the queue back."""
     never = threading.Event()
 
     def compute(tasks, *_):

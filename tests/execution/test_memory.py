@@ -58,7 +58,6 @@ def control_group(limit: int):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_memory__is_what_control_groups_leave(version, tmp_path, monkeypatch):
-    """Of this one and those above it; what is cached can be given back, and a group may have no limit."""
     names, quotas = executors._FILES[2 - version], executors._QUOTAS[2 - version]
     group = tmp_path / ("memory" if version == 1 else "") / "above" / "own"
     group.mkdir(parents=True)
@@ -155,7 +154,6 @@ def test_job_script__asks_for_what_the_configuration_states(tmp_path):
 
 @pytest.mark.parametrize("name", ["a b", 'a"b', "a\\b", "a'b", "%J", "a\nb", "a\x1b[2J", "caf\udce9"])
 def test_folder_that_no_way_of_quoting_hands_on__is_refused(name):
-    """Some would write more than one line into the script, or steer a terminal."""
     assert refuses("slurm cannot write logs to such a name", job_script, Jobs(2, Path(name))).isprintable()
     refuses("logs: cannot be written .Not a directory", job_script, Jobs(2, Path("/dev/null")))
 

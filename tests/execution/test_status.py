@@ -53,7 +53,6 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
 
 
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
-    """Told once, at the beginning; each batch is counted all the same, and errors are those that were told."""
     monkeypatch.setattr(state, "TELL_SECONDS", 1e9)
     design, seen, known = load_design(write_design(tmp_path)), [], []
 
@@ -83,7 +82,6 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
 
 
 def test_pilot__is_part_of_the_run_and_predicts_its_size(tmp_path, monkeypatch):
-    """Sixteen replicates in each of many batches; one grid repeats a cell of another."""
     again = "\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n"
     design = loaded(tmp_path, varied(mse=0.02, control="none", max_replicates=100_000) + again)
     monkeypatch.setattr(RunState, "fold", lambda _: None)

@@ -372,7 +372,6 @@ def test_every_command__leaves_all_that_links_lead_to_as_it_was(shift, checkout,
 
 
 def test_nothing_in_the_current_folder__is_imported_or_read_as_settings(checkout, home, tmp_path):
-    """By processes as users have them: what is imported first, kernels, and pictures."""
     calm = subprocess.run(
         [Path(sys.executable).with_name("simstudy"), "report", "design.toml"], capture_output=True, text=True,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},

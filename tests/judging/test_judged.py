@@ -190,7 +190,6 @@ def test_too_few_clusters_or_one_unit_that_holds_a_fifth_of_the_squared_error__d
 
 @pytest.mark.parametrize(("margin", "verdict"), [(0.05, "undecided"), (0.2, "supported")])
 def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
-    """The next of 100 right answers may be wrong, and so may the next of 100 equal grades."""
     answers = np.r_[np.ones(95), np.zeros(5)]
     for scale in (1.0, 5.0):
         found = tie({"a": scale * answers, "b": scale * answers}, scale * margin)
@@ -385,7 +384,6 @@ def test_right_wrong_and_missing__are_read_from_frames_of_all_libraries(kind):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the most memory of a process")
 def test_thousands_of_conditions__take_little_memory_and_too_many_are_refused():
-    """Tables of all pairs of 4000 conditions took 600 MB; interpreter and libraries take 140 MB."""
     program = """
 import re, numpy as np, pandas as pd, simstudy
 claims = {"c": {"kind": "larger_than", "versus": {"condition": 3999}}}

@@ -70,7 +70,6 @@ def key(dispatcher, *arguments):
 
 
 def test_closures__are_in_its_key():
-    """The fillers of normals and of uniforms are one function but for what it closes over."""
     one, other = (addresses._FILLERS[transform] for transform in (addresses.box_muller, addresses.uniform_pair))
     assert one.py_func.__qualname__ == other.py_func.__qualname__ and key(one) != key(other)
     assert key(one) == key(addresses._filler(addresses.box_muller))

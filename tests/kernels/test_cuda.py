@@ -52,7 +52,6 @@ def test_kernels__run_on_the_device_and_agree_with_the_cpu():
 
 @pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
 def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_a_weight():
-    """Types that the simulator does not see; a signed index would double the instructions."""
     result = run("tests/kernels/cuda_compile.py")
     assert result.returncode == 0, result.stderr
     rows = re.findall(r"^\| (.*) \| (float\d\d) \| \d+ \| (\d+) \| (.*) \|$", result.stdout, re.MULTILINE)

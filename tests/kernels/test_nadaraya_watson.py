@@ -100,7 +100,6 @@ def test_large_logits__neither_overflow_nor_wrap(logit, precision):
 @LOGITS
 @pytest.mark.parametrize(("shape", "bandwidth"), [((2, 8, 4, 4, 2000), 0.7), ((1, 2, 2, 2, 65536), 3.0)])
 def test_float32__is_within_1e_5_of_float64(shape, bandwidth, logits):
-    """Also of long rows: the sums over tiles are float64, so float32 errs no more than with one tile."""
     single = problem(shape, logits, "float32", bandwidth=bandwidth)
     arrays = ("keys", "values", "variances", "queries")
     double = replace(single, **{name: getattr(single, name).astype(float) for name in arrays})

@@ -216,6 +216,7 @@ def test_disagreement_of_outputs_and_predictability__are_cosines_and_regressions
         cosines.append(sum(one * other) / math.sqrt(sum(one * one) * sum(other * other)))
     value, error = index(found, "disagreement_outputs")
     assert value == pytest.approx(-np.mean(cosines), abs=0.2 * error)
+    assert index(found, "output")[0] == pytest.approx(1 - found.estimate["correlation"])
     # The control: errors in the place of outputs are another thing by far.
     assert abs(value + np.mean([np.corrcoef(errors[:, q].T) for q in range(2)])) > 5 * error
     single = performance(blocks_of(errors[:, :1], target[:1], len(errors)), np.ones(3), STATISTICS)

@@ -30,7 +30,6 @@ PRINTED = {"print", "echo", "secho", "Console", "from_markup", "showwarning", "p
 
 
 def test_nothing_else_prints():
-    """Nor writes to a standard stream, nor makes a console or text of its own."""
     for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "report" / "terminal.py"}:
         tree = ast.walk(ast.parse(path.read_text()))
         used = {getattr(n, "id", getattr(n, "attr", "")) for n in tree if isinstance(n, ast.Name | ast.Attribute)}
@@ -168,7 +167,6 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     ("verdict", 512, True, "max_replicates = 512; raise it to go on"),
 ])  # fmt: skip
 def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, told):
-    """Of five claims the first and last: others have a verdict, are open as expected, or have no estimate."""
     precision = Precision(stop=stop, min_replicates=64, max_replicates=512)
     planned = [SimpleNamespace(grid="g", cell=minimal_cell(), precision=precision)]
     claims = {name: SimpleNamespace(grid="g", holds="on_average" if name == "e" else "everywhere") for name in "abcde"}

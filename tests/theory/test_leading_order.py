@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import arrays_of, minimal_cell
+from builders import arrays_of, minimal_cell, planned
 from theory_oracle import directions, discrepancy, make_cell
 
 from simstudy.design.load import load_design
@@ -13,6 +13,7 @@ from simstudy.design.settings import choices as s
 from simstudy.theory import compact_leading_order, empty_window_rate, exact_moments, leading_order, regression_function
 from simstudy.theory.functions import expectation, next_term, square_expectation
 from simstudy.theory.leading import NEXT_TERM_LIMIT
+from simstudy.verdicts.predictions import predict
 
 RNG = np.random.default_rng(20240607)
 QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [-1.1, 0.9]])
@@ -189,6 +190,7 @@ def test_empty_window_rate__is_the_share_of_samples_without_a_key_and_windows_ap
     error = np.sqrt(rate * (1 - rate) / len(empty))
     assert not reason and 0.1 < rate < 0.9
     assert abs(empty.mean() - rate) < 4 * error < abs(empty.mean() - 1.1 * rate)
+    assert next(predict([planned(cell)]))["exact"].measures == {"failure_rate": rate}
     relu = cell.model_copy(update={"estimator": minimal_cell(normaliser={"kind": "relu", "threshold": -0.5}).estimator})
     assert empty_window_rate(relu, *arrays_of(relu)[1:])[0] == pytest.approx(rate)
     apart = {"arrangement": "aligned", "query_projections": "opposite", "head_dim": 1}
@@ -203,6 +205,9 @@ def test_empty_window_rate__is_the_share_of_samples_without_a_key_and_windows_ap
 @pytest.mark.parametrize("settings, word", [
     ({"normaliser": {"kind": "entmax", "power": 2}}, "fixed bandwidth"),
     ({"normaliser": {"kind": "top_k", "k": 9}}, "fixed bandwidth"),
+    *(({"normaliser": {"kind": "relu", "threshold": -0.5}} | other, "only for compact kernels") for other in (
+        {"logits": "dot_product"}, {"key_scale": "normalised"}, {"combination": "product"},
+        {"transformation": {"kind": "merge", "stride": 2}})),
     ({"regression": "linear"}, "m = c|x|²"),
     ({"arrangement": "haar"}, "aligned or orthogonal"),
     ({"key_distribution": "sphere"}, "standard normal"),
@@ -217,10 +222,10 @@ def test_where_theory_does_not_apply__it_says_why(settings, word):
 
 def test_windows_of_the_design__give_kernels_one_effective_sample_size():
     sizes = {}
-    for planned in load_design(DESIGN).cells:
-        if planned.grid == "equal-size" and not planned.cell.estimator.plain:
+    for each in load_design(DESIGN).cells:
+        if each.grid == "equal-size" and not each.cell.estimator.plain:
             cell = minimal_cell(n_keys=1024, n_features=4, noise_sd=1.0, bandwidth=0.5, regression="zero",
-                                queries="origin", normaliser=planned.cell.estimator.normaliser)  # fmt: skip
+                                queries="origin", normaliser=each.cell.estimator.normaliser)  # fmt: skip
             arrays = arrays_of(cell)
             sizes[cell.estimator.normaliser.power] = 1 / compact_leading_order(cell, *arrays).covariance[0, 0, 0]
     assert list(sizes) == [1, 2, 3, 10, 100]

@@ -186,7 +186,6 @@ def test_long_texts__are_computed_in_parts_with_the_same_output():
 
 
 def test_other_threads__run_the_model_unwatched():
-    """One text by another thread, which is inside of the model while two are computed here."""
     began, ended = threading.Event(), threading.Event()
 
     class Slow(Masked):

@@ -61,7 +61,6 @@ def test_weights__are_those_that_the_model_returns_also_where_some_queries_are_c
 
 @pytest.mark.parametrize("family", ["llama", "bert", "gpt2", "t5"])
 def test_attention_of_another_kind__is_the_same_and_padding_known_before_texts(family):
-    """With sdpa, as models are by default, they return no attention; what another thread runs is not looked at."""
     eager, other = tiny(family), tiny(family, attention="sdpa")
     inputs = {name: each.flip(-1) for name, each in inputs_of(eager).items()}
     with torch.no_grad():

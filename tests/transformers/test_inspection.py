@@ -141,7 +141,6 @@ def test_theory__of_fewer_keys_than_heads_is_told_and_windows_of_one_text_count_
 
 
 def test_heads_that_a_layer_lacks__are_left_out_of_every_comparison():
-    """Layers of 3 and 4 heads: the observed correlations of the first are those of its own pairs."""
     few, many = (Layer(np.random.default_rng(0)) for _ in range(2))
     for layer, n_heads in ((few, 3), (many, 4)):
         weights = np.random.default_rng(n_heads).dirichlet(np.ones(6), (8, n_heads, 5))

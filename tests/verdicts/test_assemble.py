@@ -44,6 +44,24 @@ def results(tmp_path_factory):
     return run(few_keys(), output=tmp_path_factory.mktemp("few-keys"), executor="serial")
 
 
+def test_optimal_weights__are_the_best_of_their_class_by_simulation_and_by_theory():
+    target, points = {"kind": "linear", "coefficients": [0.0, 0.4, 2.0]}, [[1.0, 1.0, 1.0], [-1.0, 0.5, 1.0]]
+    settings = {"n_heads": 3, "head_dim": 1, "arrangement": "orthogonal", "n_features": 3, "regression": target}
+    settings |= {"n_keys": 200, "noise_sd": 0.5, "queries": {"kind": "points", "points": points}, "batch_size": 256}
+    weights, least = {}, [0.0]
+    for within in ("unconstrained", "affine", "simplex", "front_greater"):
+        cell = minimal_cell(combination={"kind": "optimal", "within": within}, **settings)
+        (theory,), found = predict([planned(cell)]), estimated(cell, 4)
+        mse, weights[within] = found.estimate["mse"], found.estimate["combination_weight"]
+        assert abs(mse - theory["exact"].measures["mse"]) < 4 * found.mcse["mse"] < 0.15 * mse
+        assert theory["leading"].measures["mse"] == pytest.approx(theory["exact"].measures["mse"], rel=0.01)
+        least.append(mse)
+    assert (np.diff(least) > 0.05 * np.array(least[1:])).all()  # each class lies in the one before
+    learned, affine, simplex, falling = weights.values()
+    assert learned.sum() > 1.01 and affine.min() < -0.01 and min(simplex) >= -0.01 and (np.diff(falling) < 0.01).all()
+    assert [affine.sum(), simplex.sum(), falling.sum()] == pytest.approx([1.0] * 3, abs=0.01)
+
+
 def test_exact_theory__stands_beside_leading_order_and_a_grid_beyond_theory_says_why(results):
     inside = results.isel(cell=results.grid.values == "angles")
     exact, leading = (inside.sel(source=source) for source in THEORIES)
@@ -198,7 +216,6 @@ def test_theory_whose_mean_is_hardly_known__does_no_harm(monkeypatch):
 
 
 def test_error_of_the_expectation__is_how_estimates_move_with_what_is_taken_for_it():
-    """Draws of measure and theory stay, the mean of theory is estimated anew 400 times from 8 randomisations."""
     rng = np.random.default_rng(6)
     theory = rng.normal(size=64)
     share = (theory + 0.5 * rng.normal(size=64)) / 64
@@ -229,7 +246,6 @@ def test_other_cells__are_left_as_they_are(settings):
 
 
 def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
-    """Additive functions on 16 heads take too long: the cells of one head beside them are left alone as well."""
     additive = {"regression": {"kind": "additive"}, "n_features": 16, "head_dim": 1, "arrangement": "orthogonal"}
     one, many = (random_points(**additive, n_heads=n_heads) for n_heads in (1, 16))
     performance = estimated(one, 4)
@@ -258,7 +274,6 @@ def test_theory__of_many_features_is_evaluated_in_pieces_and_far_from_all_keys_d
     {"n_heads": 2, "head_dim": 4, "n_keys": 256, "logits": "dot_product", "bandwidth": "attention"},
 ])  # fmt: skip
 def test_expectation_of_theory__is_as_wrong_as_its_error_says_and_less_so_beside_that_of_another_cell(settings):
-    """Few query points are far from all keys, and most randomisations have none of them."""
     wide = {"n_keys": 100, "n_heads": 4, "n_features": 8, "arrangement": "orthogonal", "queries": {"kind": "gaussian"}}
     wide |= settings
     cells = [random_points(**wide | {"n_keys": wide["n_keys"] + more}) for more in (0, 20)]

@@ -179,7 +179,6 @@ def test_few_blocks_that_hold_the_error__leave_the_evidence_of_a_variance_alone(
 
 
 def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
-    """Of 200 replicates that move the value by 2 each, none is an exception: 100 replicates a unit."""
     alike = ev.Contrast(0.5, 1e-10, 64, 63, 0.0, 0.0, unseen=100.0)
     assert ev.why_no_verdict(alike).startswith("all 64 blocks are alike")
     assert ev.p_below(alike, 0.53) == ev.p_above(alike, 0.47) == pytest.approx(np.exp(-3.0))  # the rule of three

@@ -61,6 +61,7 @@ MISSING[1].performance = None
     (LARGER | {"value": 0.5}, cells([1.0, 2.0]), "supported", ""),
     (LARGER | {"value": 1.5}, cells([1.0, 2.0]), "contradicted", ""),
     (RISING, cells([1.0, 1.1, 1.2]), "supported", ""),
+    (RISING, cells([1.0, 1.1]), "supported", ""),
     (RISING, cells([1.0, 1.1, 1.1]), "undecided", ""),
     (FALLING, cells([1.0, 0.9, 0.95]), "contradicted", ""),
     (FALLING, cells([1.2, 1.1, 1.0]), "supported", ""),
@@ -118,7 +119,6 @@ def test_theory__agreement_within_the_margin_where_it_applies_with_its_numerical
 
 
 def test_bandwidth_rule__is_one_line_whatever_its_number_and_compared_with_itself():
-    """Two rules crossed with p: the number b differs with p under the first, but it is one level of the factor."""
     rng = np.random.default_rng(4)
     cells = [
         averaged({"x": p, "bandwidth": b, "bandwidth_rule": rule}, p + 20.0 * b + 0.01 * rng.normal(size=N_BLOCKS))
@@ -280,7 +280,6 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
 
 
 def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monkeypatch):
-    """With 2048 keys leading order and the theory of any number of keys differ by less than 0.01 %."""
     point = {"kind": "points", "points": [[0.4]]}
     settings = {"n_keys": 2048, "head_dim": 1, "stop": "verdict", "queries": point, "angle": [30, 60]}
     tables = tomllib.loads(varied(**settings, bandwidth=[0.8]))

@@ -212,7 +212,6 @@ def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
 
 
 def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradicted_by_one(tmp_path, tiny):
-    """Orthogonal heads of a variance below 1 everywhere; and below what half of the settings have."""
     claim = {"statement": "s", "kind": "equals", "grid": "angles", "measure": "ensemble_variance", "value": 0.0}
     tables = tomllib.loads(TEXT)
     tables["claims"] |= {"true": claim | {"margin": 9.0}, "false": claim | {"margin": 0.05}}

@@ -132,7 +132,6 @@ BASE = {
 
 @pytest.mark.parametrize("name", HARD)
 def test_printed_errors__cover(name):
-    """Of measures of a cell, and of what two cells differ in."""
     pair = [minimal_cell(**BASE | HARD[name], angle=angle) for angle in (20, 80)]
     found: dict[str, list] = {}
     for study in range(N_STUDIES):

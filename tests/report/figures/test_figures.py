@@ -390,7 +390,6 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row_and_p
     ({}, "lollipop", {"hue": None}),
 ])  # fmt: skip
 def test_study_without_figures__gets_a_sensible_one(split_design, split, factors, kind, shown):
-    """Of its first claim; without claims of what its precision speaks of, over the factors that vary."""
     without = split_design.model_copy(update={"figures": {}})
     if factors is not None:
         names = {name: split[name].values.tolist() for name in ("regression", "noise_sd", "bandwidth", "head_dim")}
