@@ -1,1 +1,1 @@
-"""Training data of replicates: random numbers by address, keys, noise, m(X), heads and their geometry."""
+"""Data of replicates: random numbers by address, keys, noise, m(X), heads and their geometry."""

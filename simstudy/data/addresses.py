@@ -17,7 +17,7 @@ from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_floa
 
 
 class Role(IntEnum):
-    """Use of a random number; part of its address, so values must never change."""
+    """Use of a random number: part of its address, so that values must never change."""
 
     KEYS = 0
     KEY_LATENT = 1
@@ -32,15 +32,15 @@ class Role(IntEnum):
     OUTPUT_PROJECTIONS = 10
 
 
-# Rows are computed in whole tiles, the last one too, of which only the wanted part is copied.  So a row always goes
-# through the same instructions, and its bits cannot depend on how many rows there are.
+# Rows are computed in whole tiles, of the last of which only a part may be copied.  So each row is computed by the same
+# instructions, and its bits do not depend on the number of rows.
 _TILE = 128
-_BLOCK = 8 * _TILE  # rows whose words are made at once, where there are as many
+_BLOCK = 8 * _TILE  # most rows whose words are computed at once
 
 
 @kernel
 def _fill_words(words, half, block, start, c2, c3, k0, k1):
-    # Two rows at once: while one waits for a product, the other goes on.
+    # Two rows at once, as their products are independent.
     for i in range(half):
         row = start + np.uint64(i)
         a, b = philox(block, row, c2, c3, k0, k1), philox(block, row + np.uint64(half), c2, c3, k0, k1)
@@ -49,7 +49,7 @@ def _fill_words(words, half, block, start, c2, c3, k0, k1):
 
 
 def _filler(transform):
-    """Kernel that fills an array with what ``transform`` makes of pairs of words."""
+    """Return the kernel that fills an array with the numbers that ``transform`` makes of pairs of words."""
 
     @kernel
     def fill_whole(words, others, x, y):
@@ -92,7 +92,7 @@ _NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_f
 
 
 class Drawn(NamedTuple):
-    """Random numbers (replicate, column, row) by their address: a GPU draws them where it wants them."""
+    """Random numbers (replicate, column, row) by address, which a GPU draws where they are needed."""
 
     transform: Any
     address: tuple[np.uint64, ...]
@@ -106,7 +106,7 @@ class Drawn(NamedTuple):
 
 
 def draw(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, real: str = "float64") -> Drawn:
-    """Return standard normals, of which fewer rows or columns are a prefix."""
+    """Return standard normals; with fewer rows or columns, a prefix of the same numbers.  ValueError beyond 2^56."""
     if not 0 <= first <= 2**56 - count:
         raise ValueError(f"replicates {first} + {count} reach beyond [0, 2**56)")
     key = int(stream[:16], 16)
@@ -115,12 +115,12 @@ def draw(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns
 
 
 def normals(*address: Any) -> np.ndarray:
-    """Return the numbers of `draw`."""
+    """Return the numbers of `draw` as an array."""
     return np.asarray(draw(*address))
 
 
 def uniforms(*address: Any) -> np.ndarray:
-    """Return float64 uniforms in (0, 1) under the addresses of :func:`normals`, of the same words."""
+    """Return float64 uniforms in (0, 1) of the same words as :func:`normals` with this address."""
     return np.asarray(draw(*address)._replace(transform=uniform_pair))
 
 

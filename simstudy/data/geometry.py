@@ -1,7 +1,7 @@
-"""How the subspaces of heads lie to one another: principal angles and diversity indices.
+"""Principal angles between the subspaces of heads, and diversity indices.
 
-Every function takes any leading batch axes.  Index legend: h and g head, j principal direction, d feature,
-p dimension of a head.
+All functions accept leading batch axes.  Index legend: h and g head, j principal direction, d feature, p dimension of
+a head.
 """
 
 import math
@@ -14,9 +14,9 @@ Array = NDArray[np.float64]
 GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle")
 """Diversity indices that follow from the projections alone (``logdet`` also from the bandwidth)."""
 
-# Of the bases of pairs: 4 MB, which with what is computed of them stays in the cache of a processor.
+# Most numbers in bases of pairs: 4 MB, which with intermediate results fit into the cache of a processor.
 _NUMBERS_AT_A_TIME = 500_000
-NEAR_ONE = 1 - 1e-4  # beyond this cos² of an angle the arc cosine loses more than two digits
+NEAR_ONE = 1 - 1e-4  # cos² of an angle above which the arc cosine loses more than two digits
 
 
 def orthonormal_bases(projections: Array) -> Array:
@@ -27,26 +27,26 @@ def orthonormal_bases(projections: Array) -> Array:
 def principal_angles(bases: Array) -> Array:
     """Return the principal angles (..., H, H, p), ascending, in radians, of subspaces with bases (..., H, d, p).
 
-    Large angles come from the cosines, the singular values of U_hᵀU_g of orthonormal bases; small ones from the sines,
-    those of (I − U_hU_hᵀ)U_g, since the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
+    Cosines of large angles are the singular values of U_hᵀU_g for orthonormal bases, sines of small angles those of
+    (I − U_hU_hᵀ)U_g, as the arc cosine loses half of the digits near 1 (Björck and Golub 1973).
     """
     first, second = np.triu_indices(bases.shape[-3], 1)
     angles = np.zeros((*bases.shape[:-2], bases.shape[-3], bases.shape[-1]))
-    # Some pairs at a time, since the bases of all of them may fill a memory.
+    # Some pairs at a time, as the bases of all may exceed the memory.
     n_pairs = max(1, _NUMBERS_AT_A_TIME // max(1, bases[..., :1, :, :].size))
     for start in range(0, len(first), n_pairs):
         h, g = first[start : start + n_pairs], second[start : start + n_pairs]
-        # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
+        # By `take`: the memory order after indexing depends on the leading axes, and so would the bits.
         left, right = np.take(bases, h, axis=-3), np.take(bases, g, axis=-3)
         overlap = np.swapaxes(left, -1, -2) @ right
         cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
-        # Sines cost most, and pairs without a small angle need none.
+        # Sines take most of the time, and only pairs with a small angle need them.
         small = (cosines**2 > NEAR_ONE).any(axis=-1)
         sines = np.zeros_like(cosines)
         rest = right[small] - left[small] @ overlap[small]
         sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
-        # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if
-        # the array is short; a replicate by itself would differ from the same among others.
+        # Reversed after the arc sine: for short reversed arrays, NumPy uses other instructions with other last bits, so
+        # that a single replicate would differ from the same replicate among others.
         found = np.where(cosines**2 > NEAR_ONE, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
         angles[..., h, g, :] = angles[..., g, h, :] = found
     return angles
@@ -69,15 +69,15 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     angles_of_heads = principal_angles(bases)
     angles = angles_of_heads[..., *np.triu_indices(n_heads, 1), :]
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
-    # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
+    # A single head has no pairs.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
-    # The squared singular values of all bases side by side are the eigenvalues of S.
+    # Eigenvalues of S are the squared singular values of all bases side by side.
     stacked = np.moveaxis(bases, -3, -2).reshape(*bases.shape[:-3], n_features, n_heads * head_dim)
     turned = np.swapaxes(stacked, -1, -2)
     square = stacked @ turned if n_features < n_heads * head_dim else turned @ stacked
     # ½ log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), by logarithms: no overflow.
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
+        # A common direction has log 0 = −∞ and adds 0; without a bandwidth, all are NaN.
         log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))
         determinants = 0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)
     indices = (
@@ -97,7 +97,7 @@ def _mean_over_pairs(values: Array) -> Array:
 
 
 def _exp_entropy(matrix: Array) -> Array:
-    """exp of the Shannon entropy of a spectrum that sums to 1; zeros (and rounding below 0) count nothing."""
+    """Return exp of the Shannon entropy of the eigenvalues of a matrix of trace 1; those of 0 or below add 0."""
     spectrum = np.linalg.eigvalsh(matrix)
     positive = np.where(spectrum > 0.0, spectrum, 1.0)
     return np.exp(-(positive * np.log(positive)).sum(axis=-1))

@@ -1,7 +1,8 @@
-"""Head projections and query points of a cell, float64: what the estimator looks at, apart from the data.
+"""Projections of heads and query points of a cell, in float64.
 
-Random draws are addressed under the study seed alone, so that cells which differ in their data-generating process have
-the same; and where they are a population, the same in a batch of one number, of which those of batch 0 are the fixed.
+Addresses of random draws contain the seed of the study and no other setting of the data, so that cells with different
+data-generating processes have the same draws.  In a population, draws depend also on the number of the batch; batch 0
+has the draws of cells without a population.
 """
 
 import functools
@@ -22,7 +23,7 @@ def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     return _fixed(cell if "heads" in cell.population else cell.in_batch(0))
 
 
-# Of many dimensions they take longer than a short batch, which asks for them several times.
+# Cached, as in many dimensions they take longer than a short batch, which needs them several times.
 @functools.lru_cache(maxsize=8)
 def _fixed(cell: Cell) -> np.ndarray:
     found = _divided(cell, _directions(cell, 0, 1))
@@ -31,7 +32,7 @@ def _fixed(cell: Cell) -> np.ndarray:
 
 
 def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Projections of heads of equal bandwidth."""
+    """Return projections of heads before the division by factors on bandwidths."""
     chosen, d, p = cell.heads, cell.data.n_features, cell.heads.head_dim
     if chosen.arrangement == "file":
         return np.array(cell.file_projections)
@@ -41,13 +42,13 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
     if chosen.heads_function is not None:
         return chosen.heads_function.call(z.shape, z)
     if chosen.arrangement == "scattered":
-        # Around the span of e_1 .. e_p.
+        # Scattered around the span of e_1 .. e_p.
         z = np.eye(d, p) + (chosen.spread or 0.0) / math.sqrt(d) * z
     return orthonormal(z)
 
 
 def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Projections W_qh of query points: those of keys, opposite in every second head or Haar draws."""
+    """Return projections W_qh of query points: those of keys, with alternating signs over heads, or Haar draws."""
     if cell.heads.query_projections == "haar":
         return _divided(cell, orthonormal(_random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
@@ -62,12 +63,12 @@ def _divided(cell: Cell, projections: np.ndarray) -> np.ndarray:
 
 
 def common_part(keys: np.ndarray) -> np.ndarray:
-    """Value (d,) nearest to 0 of each feature of keys (n, d) if all have one sign, else 0: no digits that all share."""
+    """Return (d,) the value nearest to 0 of each feature of keys (n, d) if all have one sign, otherwise 0."""
     return np.asarray(np.maximum(keys.min(axis=0), 0.0) + np.minimum(keys.max(axis=0), 0.0))
 
 
 def key_offset(cell: Cell) -> np.ndarray:
-    """Centre (d,) subtracted from keys and queries before projection; 0 unless keys are rows and distances all."""
+    """Return the offset (d,) that is subtracted from keys and queries; 0 unless only distances between rows matter."""
     heads, estimator = cell.heads, cell.estimator
     seen = estimator.logits, estimator.key_scale, estimator.transformation.kind, heads.query_projections
     if cell.file_rows is None or seen != ("distance", "raw", "none", "same"):
@@ -75,9 +76,9 @@ def key_offset(cell: Cell) -> np.ndarray:
     return common_part(cell.rows.keys)
 
 
-@functools.lru_cache(maxsize=8)  # each batch asks several times
+@functools.lru_cache(maxsize=8)  # each batch needs them several times
 def query_points(cell: Cell) -> np.ndarray:
-    """Query points ([draw,] Q, d), fixed over replicates of a batch and, for one seed, over the cells of a study."""
+    """Return query points ([draw,] Q, d), equal in all replicates of a batch and in all cells with one seed."""
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
         first, count = cell.geometry if "queries" in cell.population else (0, 1)
@@ -100,7 +101,7 @@ def _stream(cell: Cell, draw: int = 0) -> str:
 def _random_matrices(
     cell: Cell, role: Role, first: int = 0, count: int = 1, shape: tuple[int, int] | None = None
 ) -> np.ndarray:
-    """Independent standard normals ([replicate or draw,] head, row, column), of replicates where heads are redrawn."""
+    """Return standard normals ([replicate or draw,] head, row, column); for each replicate if heads are redrawn."""
     stream, n_heads, once = _stream(cell, cell.heads.head_seed), cell.heads.n_heads, shape or not cell.heads.redrawn
     if once:
         first, count = cell.geometry if "heads" in cell.population else (0, 1)
@@ -111,14 +112,14 @@ def _random_matrices(
 
 
 def orthonormal(matrices: np.ndarray) -> np.ndarray:
-    """Orthonormal factors of Gaussian matrices, uniform as the other factor has a positive diagonal (Mezzadri 2007)."""
+    """Return Q of Gaussian matrices Q R, uniform as R has a positive diagonal (Mezzadri 2007)."""
     q, r = np.linalg.qr(matrices)
     q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
     return q
 
 
 def _arranged(heads: Heads, d: int) -> np.ndarray:
-    """Heads whose j-th directions meet under t_j: they share e_j, and each adds a coordinate of its own for t_j > 0."""
+    """Return heads whose j-th directions have the angle t_j: all contain e_j, and for t_j > 0 a separate coordinate."""
     p, n_heads = heads.head_dim, heads.n_heads
     angle = {"aligned": 0.0, "orthogonal": 90.0}.get(heads.arrangement, heads.angle or 0.0)
     angles = heads.principal_angles or (angle,) * p
@@ -126,15 +127,15 @@ def _arranged(heads: Heads, d: int) -> np.ndarray:
     projections = np.zeros((n_heads, d, p))
     projections[:, range(p), range(p)] = 1.0
     for k, j in enumerate(turned):
-        own = [p + h * len(turned) + k for h in range(n_heads - 1)]
-        projections[:, [j, *own], j] = _equiangular(n_heads, angles[j])
+        separate = [p + h * len(turned) + k for h in range(n_heads - 1)]
+        projections[:, [j, *separate], j] = _equiangular(n_heads, angles[j])
     return projections
 
 
 @functools.lru_cache(maxsize=64)
 def _equiangular(n: int, degrees: float) -> np.ndarray:
-    """Rows: n unit vectors at one angle in (0, 90] degrees, by a Cholesky factor that takes no difference."""
-    # The complement makes the cosine of a right angle exactly 0.
+    """Return n unit vectors, as rows, with one angle in (0, 90] degrees, by a Cholesky factor without differences."""
+    # By the sine of the complement, the cosine of a right angle is exactly 0.
     c, s = math.sin(math.radians(90.0 - degrees)), math.sin(math.radians(degrees))
     gap = s * s / (1.0 + c)  # 1 - c
     factor = np.zeros((n, n))
@@ -149,11 +150,10 @@ def _equiangular(n: int, degrees: float) -> np.ndarray:
 
 
 def overlap(cell: Cell) -> np.ndarray | None:
-    """Return Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F (H, H), of mean 1 whatever the size of values; None for numbers.
+    """Return Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F (H, H), of mean 1; None for scalar values.
 
-    Value and output projections tie the errors of two heads by the maps A_h = W_V W_O.  Values are y_i = m(X_i) s + ε_i
-    with E ss' = I and noise of equal variance in each component.  Then E e_h'e_g of what comes out of the projections
-    is tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
+    Values y_i = m(X_i) s + ε_i, E ss' = I, with noise of equal variance in each component, pass the maps A_h = W_V W_O.
+    Then E e_h'e_g is tr(A_h'A_g) times that of scalar errors, for bias, signal and noise, and for any weights.
     """
     projections, found = cell.heads.value_projections, np.eye(cell.heads.n_heads)
     if projections.kind == "none":

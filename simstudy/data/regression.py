@@ -1,7 +1,7 @@
-"""The regression functions m(x) of the data-generating process, evaluated on keys.
+"""Regression functions m(x) of the data-generating process, evaluated at keys.
 
-This is the simulator's own evaluation; theory derives its own.  Sums over features run one feature at a time, so
-that the value at a key has the same bits in whatever array the key stands.
+Theory has an implementation of its own.  Sums over features are computed feature by feature, so that the bits of the
+value at a key do not depend on the array that contains it.
 """
 
 import functools
@@ -19,7 +19,7 @@ from simstudy.kernels.elementary import wave
 
 
 def at_queries(cell: Cell) -> np.ndarray:
-    """Values m(x_q) at the query points of a cell: ([draw,] Q)."""
+    """Return the values m(x_q) at the query points of a cell, ([draw,] Q)."""
     points = query_points(cell)
     if isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return cell.rows.targets[: len(points)]
@@ -27,7 +27,7 @@ def at_queries(cell: Cell) -> np.ndarray:
 
 
 def at_rows(cell: Cell) -> np.ndarray:
-    """E[Y | X] at the rows of the user's data that keys are drawn from: (N,)."""
+    """Return E[Y | X] at the rows of the user's data from which keys are drawn, (N,)."""
     noise, rows = cell.data.noise, cell.rows
     if not isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return evaluate(cell.data.regression, np.ascontiguousarray(rows.keys.T))
@@ -37,7 +37,7 @@ def at_rows(cell: Cell) -> np.ndarray:
 
 
 def evaluate(regression: choices.Regression, x: np.ndarray) -> np.ndarray:
-    """Values m(x), (..., n) of the type of x, of a regression function that is known at every point, x (..., d, n)."""
+    """Return values m(x), (..., n), of the type of x (..., d, n); TypeError if m is known only at rows."""
     value = np.zeros_like(x[..., 0, :])
     match regression:
         case choices.Zero():
@@ -66,20 +66,20 @@ def evaluate(regression: choices.Regression, x: np.ndarray) -> np.ndarray:
 
 
 def _additive_amplitude(regression: choices.Additive, j: int) -> float:
-    """Amplitude along feature j, counted from 0."""
-    falls = {"exponential": float(np.exp(-regression.rate * j)), "power": (j + 1.0) ** -regression.rate}
-    return regression.amplitude * falls.get(regression.decay, 1.0)
+    """Return the amplitude along feature j, counted from 0."""
+    decay = {"exponential": float(np.exp(-regression.rate * j)), "power": (j + 1.0) ** -regression.rate}
+    return regression.amplitude * decay.get(regression.decay, 1.0)
 
 
 def _combined(coefficients: Sequence[float], x: np.ndarray, power: int = 1) -> np.ndarray:
-    """Σ_j coefficients_j x_j^power over the features of x."""
+    """Return Σ_j coefficients_j x_j^power over the features of x."""
     active = [(coefficient, x[..., j, :]) for j, coefficient in enumerate(coefficients) if coefficient != 0.0]
     terms = [coefficient * (feature if power == 1 else feature**power) for coefficient, feature in active]
     return functools.reduce(np.add, terms) if terms else np.zeros_like(x[..., 0, :])
 
 
 class Waves(NamedTuple):
-    """x -> gradient·x + x' curvature x + Σ_a amplitude_a cos(wave_a·x + phase_a)."""
+    """The function x -> gradient·x + x' curvature x + Σ_a amplitude_a cos(wave_a·x + phase_a)."""
 
     gradient: Array  # (j,)
     curvature: Array  # (j, j), symmetric
@@ -89,7 +89,7 @@ class Waves(NamedTuple):
 
 
 def as_waves(regression: choices.Regression, d: int) -> Waves:
-    """Return a regression function as polynomial and waves; raise TypeError if it is none."""
+    """Return a regression function as polynomial and waves; TypeError if it is not such a sum."""
     m = Waves(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
     match regression:
         case choices.Zero():

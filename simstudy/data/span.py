@@ -1,9 +1,9 @@
-"""Directions of keys that a cell looks at: where they are fewer than the features, they alone are drawn.
+"""Directions on which keys enter a cell; if they are fewer than the features, only coordinates along them are drawn.
 
-Dot products with a query are one number a_h·x of a key x for each head: the query is absorbed, where queries are fewer
-than dimensions of a head.  The target and the variance of the noise see some first features.  Of keys x = s R z, z ~
-N(0, I) and s a number for each key, these are s T'y with R'V = B T, V the directions and B orthonormal: y = B'z ~
-N(0, I).  As B does not depend on lengths, cells of other temperature or scale of queries see the same y.
+A dot product with a query is a number a_h·x of a key x for each head.  If queries are fewer than dimensions of a head,
+the query is absorbed into the slope a_h.  The target and the variance of the noise depend on the first features.  For
+keys x = s R z, z ~ N(0, I), s a number for each key, these are s T'y: R'V = B T, V the directions, B orthonormal, and
+y = B'z ~ N(0, I).  Cells with other temperatures or scales of queries have the same y, as B does not depend on lengths.
 """
 
 import functools
@@ -17,15 +17,15 @@ from simstudy.design.settings.choices import AutoregressiveKeys, GaussianKeys, K
 
 
 class Span(NamedTuple):
-    """Slopes of logits where queries are absorbed, of keys; or of coordinates of keys, in the basis B of directions."""
+    """Slopes of logits with absorbed queries, for keys or for coordinates of keys in the basis B of directions."""
 
     slopes: Array  # ([draw,] head, feature or coordinate, query)
-    features: Array  # ([draw,] 1, coordinate, feature): the first ones, which the target and the noise see
-    directions: Array  # ([draw,] feature, coordinate) R'V, whose basis B is; no coordinate where keys are drawn whole
+    features: Array  # ([draw,] 1, coordinate, feature): first features, for the target and the noise
+    directions: Array  # ([draw,] feature, coordinate) R'V with the basis B; no coordinates if whole keys are drawn
 
 
 def n_coordinates(cell: Cell) -> int | None:
-    """Return how many coordinates of keys are drawn for absorbed queries, 0 of whole keys; None where none are."""
+    """Return the number of coordinates of keys to draw, 0 for whole keys; None if queries are not absorbed."""
     estimator, d, n_heads, p = cell.estimator, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     chosen = estimator.logits, estimator.key_scale, estimator.reference, estimator.learner.kind
     whole = estimator.plain and chosen == ("dot_product", "raw", "none", "nadaraya_watson") and not cell.heads.redrawn
@@ -41,7 +41,7 @@ def n_coordinates(cell: Cell) -> int | None:
 
 @functools.lru_cache(maxsize=32)
 def span_of(cell: Cell) -> Span | None:
-    """Coordinates of keys that a cell depends on; None where `n_coordinates` is."""
+    """Return slopes and directions of a cell with absorbed queries; None if `n_coordinates` is None."""
     keys, d, n_slopes = cell.data.key_distribution, cell.data.n_features, cell.heads.n_heads * cell.n_queries
     if (n := n_coordinates(cell)) is None:
         return None
@@ -52,7 +52,7 @@ def span_of(cell: Cell) -> Span | None:
     first = np.broadcast_to(np.eye(d, n - n_slopes), (*slopes.shape[:-3], d, n - n_slopes))
     directions = np.concatenate([*np.moveaxis(slopes, -3, 0), first], axis=-1)
     directions = directions if (root := root_of(keys, d)) is None else root.T @ directions
-    factor = np.asarray(np.linalg.qr(directions, mode="r"))  # populations have new ones in each batch
+    factor = np.asarray(np.linalg.qr(directions, mode="r"))  # not cached: populations have new directions in each batch
     factor[np.abs(factor) < 1e-14 * np.linalg.norm(factor, axis=-2, keepdims=True)] = 0.0  # as `project` skips zeros
     factor *= np.where(np.diagonal(factor, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)[..., None]
     slopes = factor[..., :n_slopes].reshape(*first.shape[:-2], n, cell.heads.n_heads, -1).swapaxes(-2, -3)
@@ -61,9 +61,9 @@ def span_of(cell: Cell) -> Span | None:
 
 @functools.lru_cache(maxsize=32)
 def directions_of(data: Data) -> tuple[Array, ...]:
-    """Return directions (1, feature, a) of m and the variance of the noise, and factors (a, 5); nothing if unknown.
+    """Return directions (1, feature, a) of m and of the noise variance, and factors (a, 5); empty if not known.
 
-    Of each direction: 0 for m or 1, and the factors of its y = direction·x, y², cos y and sin y.
+    Factors are 0 for m or 1 for the variance, and those of y = direction·x, y², cos y and sin y.
     """
     noise, d = data.noise, data.n_features
     try:
@@ -81,12 +81,12 @@ def directions_of(data: Data) -> tuple[Array, ...]:
     factors[3 : 3 + 2 * len(j), 2] = *quarters, *-quarters
     factors[3 + 2 * len(j) :, 3:] = (m.amplitudes * [np.cos(m.phases), -np.sin(m.phases)]).T
     used = directions.any(axis=1) & factors[:, 1:].any(axis=1) | (factors[:, 3] != 0.0)
-    used[0] = True  # arrays on a GPU are not empty
+    used[0] = True  # as arrays on a GPU cannot be empty
     return directions[used, : np.flatnonzero(directions.any(axis=0)).max(initial=0) + 1].T[None], factors[used]
 
 
 def root_of(keys: Keys, d: int) -> Array | None:
-    """Return the lower triangular R of Gaussian keys R z, z ~ N(0, I); None of any other keys, and for I."""
+    """Return the lower triangular R of Gaussian keys R z, z ~ N(0, I); None if R = I, and for other keys."""
     if not isinstance(keys, GaussianKeys) or keys.structure == "identity":
         return None
     gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))

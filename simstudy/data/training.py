@@ -1,9 +1,9 @@
-"""Training data of a cell: keys, noise shapes and noise variances of any range of replicates.
+"""Training data of a cell: keys, noise of unit variance, and noise variances for any range of replicates.
 
 Everything is a pure function of ``(cell.data_id, replicate, row, column)``.  Hence cells that differ only in the
-estimator, the heads or the noise level see the same data, ``n_keys`` takes a prefix of the keys, ``n_features`` of the
-features but on the sphere, and replicates may be drawn in any grouping with the same bits.  So sums over features run
-one feature at a time: a library's reduction may add in an order that depends on the shape of the array.
+estimator, the heads or the noise level have the same data.  Fewer keys are a prefix of the keys, and except on the
+sphere fewer features are a prefix of the features.  Bits do not depend on how replicates are grouped; so sums over
+features are computed feature by feature, as the order of a library's sum may depend on the shape of an array.
 """
 
 from typing import Any
@@ -19,18 +19,18 @@ from simstudy.kernels.elementary import wave
 
 
 def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any:
-    """Return keys X (R, d, n), or uncorrelated coordinates of them; independent normals for a GPU `Drawn`."""
+    """Return keys X (R, d, n), or uncorrelated coordinates of them; as `Drawn` if a GPU draws independent normals."""
     keys, dtype, rows = cell.data.key_distribution, cell.simulation.dtype, (first, count, cell.data.n_keys)
     if isinstance(keys, choices.FileKeys):
         return cell.rows.keys.T.astype(dtype)[:, draw_rows(cell, first, count)].swapaxes(0, 1)
     n_features, structure = n_coordinates or cell.data.n_features, getattr(keys, "structure", "")
     if structure == "identity" or (structure and n_coordinates):
         return (draw if on_cuda() else normals)(cell.data_id, Role.KEYS, *rows, n_features, dtype)
-    # For each key one number more, of which some are made.
+    # Some keys need a further random number each.
     z, latent = normals(cell.data_id, Role.KEYS, *rows, n_features), (cell.data_id, Role.KEY_LATENT, *rows, 1)
     match keys:
         case choices.GaussianKeys(structure="equicorrelated"):
-            # One common factor, which leaves every feature in its place when features are added.
+            # A common factor, so that features do not change when further features are added.
             z = np.sqrt(keys.correlation) * normals(*latent) + np.sqrt(1.0 - keys.correlation) * z
         case choices.GaussianKeys():
             innovation = np.sqrt((1.0 - keys.correlation) * (1.0 + keys.correlation))
@@ -50,9 +50,9 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
                 z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
         case choices.AutoregressiveKeys():
             innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
-            # Of stationary variance from the first key on; the filter walks along keys, so that fewer are a prefix.
+            # Variance is stationary from the first key on; the filter runs along keys, so that fewer are a prefix.
             z[..., 0] /= innovation
-            # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
+            # Imported here, as it takes half a second, which most commands do not need.
             from scipy import signal
 
             z = signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
@@ -62,7 +62,7 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     """Return the numbers (R, n) of the rows of the user's data that are the keys of these replicates.
 
-    Where rows are a population, each batch draws from a bootstrap sample of them.
+    If rows are a population, each batch draws from a bootstrap sample of them.
     """
     keys, n, size = cell.data.key_distribution, cell.data.n_keys, len(cell.rows.keys)
     if isinstance(keys, choices.FileKeys) and keys.sampling == "without":
@@ -75,15 +75,15 @@ def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
 
 
 def _any_rows(size: int, address: tuple) -> np.ndarray:
-    """Return one of so many rows, all equally likely, for each address: (R, n)."""
+    """Return row numbers (R, n), uniform among ``size`` rows."""
     return np.floor(size * uniforms(*address)[:, 0]).astype(np.intp)
 
 
 def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Return noise (R, n) of unit variance, which the root of :func:`noise_variance` scales.
+    """Return noise (R, n) of unit variance, to be multiplied by the root of :func:`noise_variance`.
 
     sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is Student-t for independent uniforms U, V (Bailey 1994, Mathematics of
-    Computation 62).  As U is 2^-33 at least, 1 % of its variance is lacking in the far tail at df = 2.5, 0.05 % at 3.
+    Computation 62).  As U is at least 2^-33, its variance lacks 1 % at df = 2.5 and 0.05 % at df = 3, in the far tail.
     """
     noise, n = cell.data.noise, cell.data.n_keys
     if isinstance(noise, choices.Student):
