@@ -1,6 +1,6 @@
-"""The members of an ensemble: attention heads with given or trained projections, and those of `learners`."""
+"""Members of an ensemble: attention heads, members of `learners`, and functions of a study."""
 
-# What these rooms hold is found by the type of a record.
+# Imported so that their functions are registered by the type of a record.
 from simstudy.attention import functions, learners, nadaraya_watson
 from simstudy.attention.members import Members, evaluated, replicate_statistics
 from simstudy.data.shared import SharedData
@@ -10,5 +10,5 @@ __all__ = ["Members", "functions", "learners", "members_of", "nadaraya_watson", 
 
 
 def members_of(cell: Cell, shared: SharedData) -> Members:
-    """Return the members of a cell in the replicates of the data."""
+    """Return the estimates of the members of a cell in the replicates of the data."""
     return evaluated(cell.estimator.learner if cell.functions is None else cell.functions, cell, shared)

@@ -1,8 +1,6 @@
-"""Weights of heads that follow from the second moments of head errors, as smooth functions of means.
+"""Weights of heads as smooth functions of means, from second moments of head errors, without theory.
 
-Never imports the theory.
-
-With e_h = f_h − m, risk(a) = E (Σ a_h f_h − m)², averaged over queries.  If Σ a_h = 1 it is aᵀE a, E_hg = E e_h e_g.
+With e_h = f_h − m, risk(a) = E (Σ a_h f_h − m)², averaged over queries.  If Σ a_h = 1, it is aᵀE a, E_hg = E e_h e_g.
 """
 
 from collections.abc import Callable
@@ -13,12 +11,12 @@ from simstudy.design.settings.cell import Cell
 from simstudy.weights import CLASSES, Array, affine, least_squares
 
 Combine = Callable[[Array, Array, Array], Array]
-"""From averages over queries to weights (case, head): of second moments of errors (case, head, head), of bias times
-target (case, head) and of squared targets (case,)."""
+"""Function that returns weights (case, head) from averages over queries: second moments of errors (case, head, head),
+bias times target (case, head), and squared targets (case,)."""
 
 
 def combine_heads(cell: Cell) -> Combine:
-    """Return the function that gives the weights of the heads of a cell, case by case."""
+    """Return the function that computes the weights of the heads of a cell for each case."""
     combination = cell.estimator.combination
     if combination.kind in ("fitted", "product"):
         return fixed(np.ones(1))
@@ -40,12 +38,12 @@ def combine_heads(cell: Cell) -> Combine:
 
 
 def fixed(weights: Array) -> Combine:
-    """Return the function that gives these weights in every case."""
+    """Return the function that returns these weights for each case."""
     return lambda second, bias_target, target_square: np.broadcast_to(weights, (len(second), len(weights)))
 
 
 def fit_weights(within: str, outputs: Array, outcomes: Array) -> Array:
-    """Weights of least squares of outcomes (pair,) on the outputs of heads (pair, head), within a class."""
+    """Return least-squares weights of outcomes (pair,) on outputs of heads (pair, head), within a class."""
     if within == "unconstrained":
         return np.asarray(np.linalg.lstsq(outputs, outcomes, rcond=None)[0], np.float64)
     errors = outputs - outcomes[:, None]

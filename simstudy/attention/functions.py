@@ -1,4 +1,4 @@
-"""Numbers of the user's own process and method: draws by address, data shared by all methods of a task."""
+"""Numbers of a user's process and method: random draws by address, and data shared by all methods of a task."""
 
 import hashlib
 import math
@@ -15,11 +15,11 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.functions import Draw, Functions
 
 TILE = 128
-"""Replicates whose numbers are made together: rows of a whole tile of `data.addresses`."""
+"""Number of replicates whose numbers are computed together: rows of a tile of `data.addresses`."""
 
 
 class AddressedDraw(Draw):
-    """Random numbers of consecutive replicates; each call has a stream of its own."""
+    """Random numbers of consecutive replicates; each call has a separate stream."""
 
     def __init__(self, stream: str, first: int, count: int) -> None:
         self.count, self._stream, self._first, self._calls = count, stream, first, 0
@@ -29,7 +29,7 @@ class AddressedDraw(Draw):
         return hashlib.blake2b(f"{self._stream}/{self._calls}".encode(), digest_size=16).hexdigest()
 
     def _filled(self, normal: bool, shape: tuple[int, ...]) -> Array:
-        # Rows are replicates, of which whole tiles are made: few numbers to each would waste a tile of numbers.
+        # Rows are replicates, in whole tiles; with numbers as rows, few numbers would waste most of a tile.
         start, stop = self._first // TILE, (self._first + self.count - 1) // TILE + 1
         fill = normals if normal else uniforms
         tiles = fill(self._next(), Role.INSTANCE, start, stop - start, TILE, math.prod(shape))
@@ -37,7 +37,7 @@ class AddressedDraw(Draw):
         return np.moveaxis(tiles, 1, 2).reshape(-1, *shape)[first : first + self.count]
 
     def generators(self) -> Sequence[np.random.Generator]:
-        """A generator for each replicate, NumPy's Philox with the replicate in its counter."""
+        """Return a generator for each replicate, NumPy's Philox with the replicate in its counter."""
         key = int(self._next(), 16)
         bits = (np.random.Philox(key=key, counter=[0, 0, 0, self._first + i]) for i in range(self.count))
         return [np.random.Generator(each) for each in bits]
@@ -45,14 +45,14 @@ class AddressedDraw(Draw):
 
 @evaluated.register
 def simulated(functions: Functions, cell: Cell, shared: SharedData) -> Members:
-    """Return the numbers of the replicates of the data; a replicate without them has failed."""
+    """Return the numbers of functions in the replicates of the data; those with numbers that are not finite failed."""
     numbers = functions.numbers(AddressedDraw(cell.data_id, shared.first, shared.count), shared.once)
     failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
     return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
 
 
 def results_of(cell: Cell, first: int, count: int = 1) -> list[tuple[dict[str, Any], str]]:
-    """Return data and results of replicates, by name, and why the method failed; nothing of another kind of cell."""
+    """Return data and results of replicates by name, and why the method failed; empty for other kinds of cells."""
     if not isinstance(cell.functions, Functions):
         return [({}, "")] * count
     return cell.functions.results(lambda *some: AddressedDraw(cell.data_id, *some), first, count)

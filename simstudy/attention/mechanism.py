@@ -1,9 +1,9 @@
 """Attention mechanisms: transformation of keys, values and queries → logits → normaliser → combination of heads.
 
-Logits are of projected keys, or of what a transformation makes of them.  Softmax keeps its compiled kernel under every
-transformation, compact kernels of distances have one of their own, and what is left has its weights as arrays.  A query
-under a mask attends to the keys it sees as if there were no others.  A head without any key in its window has the
-estimate NaN: its replicate is counted in ``failure_rate`` and enters no other measure.
+Logits are those of projected keys after a transformation.  Softmax and compact kernels of distances have compiled
+kernels; other normalisers have arrays of weights.  With a mask, a query attends to visible keys as if there were no
+others.  A head without keys in its window has the estimate NaN: its replicate is counted in ``failure_rate`` and
+excluded from all other measures.
 """
 
 import functools
@@ -22,11 +22,11 @@ from simstudy.kernels.tiles import set_closeness
 
 # Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
 
-BLOCK_BYTES = 1 << 20  # largest array of weights, one query of one replicate apart: for the second-level cache
+BLOCK_BYTES = 1 << 20  # most bytes of weights, unless one query has more: for the second-level cache
 
 
 class Estimates(NamedTuple):
-    """Means (replicate, query, head), NaN without weights; their covariance given the keys; ln Σ K, if asked for."""
+    """Means (replicate, query, head), NaN without weights; their covariance given the keys; ln Σ K, if requested."""
 
     means: Array
     gram: Array | None
@@ -36,7 +36,7 @@ class Estimates(NamedTuple):
 def evaluate(
     estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False, visible: Visible | None = None
 ) -> Estimates:
-    """Return the estimates of heads; the mass of softmax with variances alone, and never where keys are masked."""
+    """Return the estimates of heads; log_mass only for softmax heads without a mask."""
     direct = estimator.normaliser.kind == "softmax" and estimator.transformation.kind == "none" and not on_cuda()
     if visible is not None and not direct:
         return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)
@@ -53,7 +53,7 @@ def evaluate(
 
 
 def _masked(compute: Callable[[Inputs], Estimates], inputs: Inputs, visible: Visible) -> Estimates:
-    """Queries that see the same keys are computed together, from these keys alone."""
+    """Return estimates of masked attention, computed together for queries that see the same keys."""
     parts = []
     patterns, pattern_of = np.unique(visible, axis=0, return_inverse=True)
     for number, seen in enumerate(patterns):
@@ -67,13 +67,13 @@ def _masked(compute: Callable[[Inputs], Estimates], inputs: Inputs, visible: Vis
 
 
 def _on_host(inputs: Inputs) -> Inputs:
-    """Arrays on a GPU are fetched."""
+    """Return inputs as arrays on the host."""
     variances = None if inputs.variances is None else np.asarray(inputs.variances)
     return Inputs(np.asarray(inputs.keys), np.asarray(inputs.values), variances, inputs.queries)
 
 
 def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normaliser) -> tuple[Array, Array | None]:
-    """Sums as kernels return them, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i."""
+    """Return Σ_i w_hi Y_i (r, q, h) and Σ_i w_hi w_gi Var_i (r, q, h, g) for any normaliser."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
     means = np.empty((n_replicates, inputs.queries.shape[-3], n_heads))
     gram = None if inputs.variances is None else np.empty((*means.shape, n_heads))

@@ -1,4 +1,4 @@
-"""Estimates that every learner or function gives for a number of replicates, and statistics of single replicates."""
+"""Estimates of learners or functions in consecutive replicates, and statistics of single replicates."""
 
 import functools
 from collections.abc import Sequence
@@ -24,31 +24,31 @@ def pairs_of(n_heads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 class Members(NamedTuple):
     """Estimates of the members of an ensemble in consecutive replicates."""
 
-    means: Array  # (replicate, query, head) Estimates; or their means given the keys, where noise is integrated out
-    gram: Array | None  # Their covariance given the keys, where noise is integrated out
+    means: Array  # (replicate, query, head) Estimates; if noise is integrated out, their means given the keys
+    gram: Array | None  # Their covariance given the keys, if noise is integrated out
     indices: Array  # (replicate or 1, index) Geometric diversity indices of the heads
-    # What is computed of each replicate by itself, by its name in `Cell.statistics`: the relative difference from
-    # the reference computation, or the numbers of functions
+    # Numbers of each replicate, by their names in `Cell.statistics`: the relative difference from the reference
+    # computation, or numbers of functions
     statistics: dict[str, Array]
-    # What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it:
-    # (replicate, query, head + pair), pairs as in `pairs_of`
+    # (replicate, query, head + pair) Control variate of errors and their products, if a cell has one; pairs as in
+    # `pairs_of`
     control: Array | None = None
-    # Which replicates of functions have no defined numbers, where this is known without computing them again
+    # (replicate,) True for replicates of functions with undefined numbers
     failed: NDArray[np.bool_] | None = None
 
 
 NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
-"""The diversity indices of members that are not subspaces."""
+"""Diversity indices of members without subspaces."""
 
 
 @singledispatch
 def evaluated(choice: Record, cell: Cell, shared: SharedData) -> Members:
-    """Return the estimates of all members at all queries in the replicates of the data, by the learner or functions."""
+    """Return the estimates of all members at all queries in the replicates of the data, by type of record."""
     raise NotImplementedError(f"nothing computes {type(choice).__name__}")
 
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
-    """Return diversity indices and statistics of each replicate by itself, (replicate, statistic)."""
+    """Return diversity indices and statistics of each replicate, (replicate, statistic)."""
     known, means, gram = dict(members.statistics), members.means, members.gram
     if target.size:
         known["direct_mse"] = mean_squares(means, gram, target)

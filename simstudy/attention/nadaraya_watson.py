@@ -1,4 +1,4 @@
-"""Nadaraya–Watson heads, and weights that each replicate fits for them."""
+"""Nadaraya–Watson heads, and weights of heads that are fitted in each replicate."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from simstudy.kernels.errors import mean_variances
 
 Prepared = tuple[np.ndarray, np.ndarray, Array]
 """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
-_SMALL = 1 << 14  # numbers of heads and queries of a cell, 128 KiB: those of a thousand cells are no burden
+_SMALL = 1 << 14  # most numbers of heads and queries of a cell, 128 KiB, that are cached for a thousand cells
 
 
 def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
@@ -30,13 +30,13 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray,
     turned = (points - heads.key_offset(cell)).swapaxes(-1, -2).astype(real)
     sets = query.shape[:-3] or turned.shape[:-2]
     turned = np.ascontiguousarray(np.broadcast_to(turned, (*(sets or (1,)), *turned.shape[-2:])))
-    # As kernels read them: queries and columns of projections side by side.
+    # In the order of kernels: queries and columns of projections are contiguous.
     queries = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
     return key.swapaxes(-1, -2).astype(real, "C").swapaxes(-1, -2), queries if sets else queries[0], indices
 
 
 def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
-    """Keep what is prepared for cells: for a thousand where it is small, for a few where it is large."""
+    """Return the function with a cache for a thousand cells with small arrays and a few with large ones."""
     small, large = functools.lru_cache(maxsize=1024)(prepare), functools.lru_cache(maxsize=32)(prepare)
 
     def kept(cell: Cell, *given: bool) -> Prepared:
@@ -48,20 +48,20 @@ def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:
 
 @_kept
 def _fixed_heads(cell: Cell) -> Prepared:
-    """Projections of heads that replicates share, and their diversity: what takes longer than a short batch."""
+    """Return projections and diversity indices of heads that are equal in all replicates, which take long."""
     key, query = projections_of(cell)
-    sets = key if key.ndim == 4 else key[None]  # each by itself, as all together have other bits
+    sets = key if key.ndim == 4 else key[None]  # separately, as a joint computation has other bits
     return key, query, np.stack([_diversity(each.tobytes(), each.shape, cell.bandwidth) for each in sets])
 
 
-@functools.lru_cache(maxsize=4)  # of 12 heads of 64 dimensions a tenth of a second, and cells of a grid share heads
+@functools.lru_cache(maxsize=4)  # 0.1 s for 12 heads of 64 dimensions, and cells of a grid share heads
 def _diversity(projections: bytes, shape: tuple[int, ...], bandwidth: float) -> Array:
     return diversity_indices(np.frombuffer(projections).reshape(shape), bandwidth)
 
 
 @_kept
 def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
-    # Heads that are no population are those of any batch.
+    # Without a population of heads, all batches have the same heads.
     key, query, indices = _fixed_heads(cell if "heads" in cell.population else cell.in_batch(0))
     if (span := span_of(cell)) is None:
         return _prepare(cell, heads.query_points(cell), key, query, indices)
@@ -73,8 +73,8 @@ def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
 def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Members:
     """Return the estimates of all heads at all queries in the replicates of the data."""
     if cell.heads.redrawn:
-        own = *shared.projections(cell), shared.indices(cell)
-        key, queries, indices = _prepare(cell, heads.query_points(cell), *own)
+        drawn = *shared.projections(cell), shared.indices(cell)
+        key, queries, indices = _prepare(cell, heads.query_points(cell), *drawn)
     else:
         key, queries, indices = _fixed(cell, on_cuda())
         indices = np.repeat(indices, shared.count // len(indices), axis=0) if len(indices) > 1 else indices
@@ -86,7 +86,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
     if cell.estimator.reference != "none":
         statistics["discrepancy"] = _discrepancy(cell, shared, key, np.asarray(means))
     if isinstance(combination := cell.estimator.combination, FittedCombination):
-        # Least squares on validation pairs: the rows that follow the training data.
+        # Least squares on validation pairs, which are the pairs after the training data.
         n, rows = cell.data.n_keys, cell.data.n_keys + combination.n_validation
         longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": rows})})
         pairs = SharedData(longer, shared.first, shared.count)
@@ -101,7 +101,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
 
 
 def _discrepancy(cell: Cell, shared: SharedData, projections: np.ndarray, means: Array) -> Array:
-    """Relative root mean square difference over queries from the reference computation: (replicate,)."""
+    """Return the relative root mean squared difference over queries from the reference computation, (replicate,)."""
     keys, values = np.asarray(shared.projected(cell, projections)), shared.values(cell)
     combination, temperature = np.array(cell.weights), cell.bandwidth**2
     (key, query), points = projections_of(cell), heads.query_points(cell)

@@ -1,4 +1,4 @@
-"""From logits to weights: pure functions along the last axis, in which the keys lie.
+"""Weights from logits: pure functions along the last axis, that of the keys.
 
 Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
 """
@@ -8,12 +8,12 @@ import numpy as np
 from simstudy.design.settings import choices
 from simstudy.design.settings.cell import Array
 
-_ITERATIONS = 200  # at most, of Newton's method, which takes some ten
+_ITERATIONS = 200  # most iterations of Newton's method, which takes about ten
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
 def normalise(normaliser: choices.Normaliser, logits: Array) -> Array:
-    """Return the weights that a normaliser makes of logits (..., key); NaN where no key has any weight."""
+    """Return the weights of a normaliser for logits (..., key); NaN if no key has weight."""
     match normaliser:
         case choices.SoftmaxNormaliser() | choices.LocalLinearNormaliser():
             return softmax(logits)
@@ -21,7 +21,7 @@ def normalise(normaliser: choices.Normaliser, logits: Array) -> Array:
             return entmax(logits, normaliser.power)
         case choices.TopKNormaliser():
             place = max(logits.shape[-1] - normaliser.k, 0)
-            # Also what ties with the last of the k largest.
+            # Keys that tie with the k-th largest are included.
             least = np.partition(logits, place, axis=-1)[..., place, None]
             return softmax(np.where(logits < least, -np.inf, logits))
         case choices.ReluNormaliser():
@@ -31,16 +31,16 @@ def normalise(normaliser: choices.Normaliser, logits: Array) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """w ∝ exp(z)."""
+    """Return w ∝ exp(z)."""
     weights = logits - logits.max(axis=-1, keepdims=True)
     return _share(np.exp(weights, out=weights))
 
 
 def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
-    """Return w_i {1 − c'(V + ridge I)⁻¹ (k_i − k̄)}, (q, h, i): weights of the intercept at k_q of a line.
+    """Return w_i {1 − c'(V + ridge I)⁻¹ (k_i − k̄)}, (q, h, i): weights of the local linear estimate at k_q.
 
-    The line is that of least squares under given weights, with a penalised slope.  Weighted keys (h, k, i) have the
-    mean k̄ = k_q + c and the covariance V.  Directions in which keys of weight do not differ have no slope.
+    It is the intercept of weighted least squares with a ridge penalty on the slope.  Weighted keys (h, k, i) have the
+    mean k̄ = k_q + c and the covariance V.  In directions without variance of keys, the slope is 0.
     """
     mean = np.einsum("qhi,hki->qhk", weights, keys)
     around = keys - mean[..., None]
@@ -50,8 +50,8 @@ def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
 
 
 def entmax(logits: Array, power: int) -> Array:
-    """w = (z/r − τ)_+^r, Σ w = 1, for logits z, by Newton's method on a convex norm, from the left."""
-    # In units in which the largest logit is 0, where nothing is lost however large it is.
+    """Return w = (z/r − τ)_+^r, Σ w = 1, for logits z, r = power, by Newton's method on a convex norm from the left."""
+    # The largest logit is subtracted first, so that large logits lose no digits.
     shifted = (logits - logits.max(axis=-1, keepdims=True)) / power
     rows = shifted.reshape(-1, logits.shape[-1])
     found = np.full((len(rows), 1), -1.0)
@@ -64,7 +64,7 @@ def entmax(logits: Array, power: int) -> Array:
         slopes = gaps ** (power - 1) * (gaps > 0)
         norm = (gaps * slopes).sum(axis=1) ** (1.0 / power)
         found[active, 0] += np.maximum(norm - 1.0, 0.0) / (slopes.sum(axis=1) * norm ** (1 - power))
-        # Each row stops by itself, so that its bits do not depend on the others.
+        # Each row stops separately, so that its bits do not depend on the others.
         further = norm - 1.0 > _ROUNDING
         if not further.all():
             active, rows = active[further], rows[further]

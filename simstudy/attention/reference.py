@@ -1,6 +1,6 @@
-"""Attention as machine learning writes it, to compare the Nadaraya–Watson ensemble with: an independent computation.
+"""Attention in the notation of machine learning, an independent computation to compare with Nadaraya–Watson heads.
 
-Everything materialises: logits, weights, tokens, heads side by side.  No kernel, no shift shared with the kernels.
+Logits, weights, tokens and concatenated heads are arrays.  No code is shared with the kernels.
 Index legend: r replicate, q query, h head, k dimension of a head, i key, j token feature.
 """
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Visible = NDArray[np.bool_] | None
-"""Keys that each query sees (q, i); all without."""
+"""Mask (q, i), true for keys that a query sees; None for all keys."""
 
 
 class MultiHeadAttention(NamedTuple):
-    """A layer on tokens (X, Y) of d + 1 features: query, key, value (head, token feature, k), output (head, k)."""
+    """A layer on tokens (X, Y) with d + 1 features: query, key, value (head, token feature, k), output (head, k)."""
 
     query: Array
     key: Array
@@ -24,14 +24,14 @@ class MultiHeadAttention(NamedTuple):
 
 
 def attention(queries: Array, keys: Array, values: Array, temperature: float, visible: Visible = None) -> Array:
-    """Scaled dot-product attention (Vaswani et al. 2017), (r, q, h) or (r, q, h, j), of keys (r, h, k, i)."""
+    """Return scaled dot-product attention (Vaswani et al. 2017), (r, q, h) or (r, q, h, j), for keys (r, h, k, i)."""
     weights = _softmax(queries.swapaxes(1, 2) @ keys / temperature, visible)
     heads = (weights @ values.reshape(len(values), 1, keys.shape[3], -1)).swapaxes(1, 2)
     return heads.reshape(*heads.shape[:3], *values.shape[2:])
 
 
 def _softmax(logits: Array, visible: Visible) -> Array:
-    """Weights of logits (r, h, q, i)."""
+    """Return softmax weights of logits (r, h, q, i)."""
     if visible is not None:
         logits = np.where(visible, logits, -np.inf)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -45,7 +45,7 @@ def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
     direction = np.cos(np.arange(1.0, k + 1.0)) + 2.0
     value = np.concatenate([np.zeros((n_heads, d, k)), np.broadcast_to(direction, (n_heads, 1, k))], axis=1)
     output = combination[:, None] * direction / (direction @ direction)
-    # Queries carry no outcome, and keys must not read theirs.
+    # Query and key projections ignore outcomes.
     return MultiHeadAttention(
         np.concatenate([query, no_outcome], axis=1), np.concatenate([key, no_outcome], axis=1), value, output
     )
@@ -54,7 +54,7 @@ def layer(key: Array, query: Array, combination: Array) -> MultiHeadAttention:
 def multi_head_attention(
     weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float, visible: Visible = None
 ) -> Array:
-    """Concatenate the heads and project them, for each replicate, (r, q)."""
+    """Return the projected concatenation of heads for each replicate, (r, q)."""
     q, k, v = points @ weights.query, tokens[:, None] @ weights.key, tokens[:, None] @ weights.value
     heads = (_softmax(q @ k.mT / temperature, visible) @ v).swapaxes(1, 2)
     return heads.reshape(*heads.shape[:2], -1) @ weights.output.reshape(-1)
@@ -63,7 +63,7 @@ def multi_head_attention(
 def torch_multi_head_attention(
     weights: MultiHeadAttention, points: Array, tokens: Array, temperature: float, visible: Visible = None
 ) -> Array:
-    """As `multi_head_attention`, by `torch.nn.MultiheadAttention` on tokens padded to hold all heads."""
+    """Return the same as `multi_head_attention`, by `torch.nn.MultiheadAttention` on padded tokens."""
     import torch
 
     n_heads, n_features, k = weights.key.shape
@@ -83,7 +83,7 @@ def torch_multi_head_attention(
         module.in_proj_weight.copy_(torch.from_numpy(inputs))
         module.out_proj.weight.copy_(torch.from_numpy(output.reshape(width, width)))
         padding = ((0, 0), (0, 0), (0, width - n_features))
-        # Tokens of an ensemble in single precision: the reference is in double whatever the ensemble is.
+        # The reference is in double precision, whatever the precision of the ensemble.
         memory = torch.from_numpy(np.pad(tokens.astype(np.float64), padding))
         question = torch.from_numpy(np.pad(np.broadcast_to(points, (len(tokens), *points.shape)), padding))
         hidden = None if visible is None else torch.from_numpy(~visible)

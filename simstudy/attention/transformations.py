@@ -10,7 +10,7 @@ from simstudy.design.settings.choices import LowRankTransformation, MergeTransfo
 
 
 class Inputs(NamedTuple):
-    """Keys (r, h, k, i), values (r, i), their variances if means, and queries (q, h, k) or (r, q, h, k) of heads."""
+    """Keys (r, h, k, i), values (r, i), their variances or None, and queries (q, h, k) or (r, q, h, k)."""
 
     keys: np.ndarray
     values: np.ndarray
@@ -19,7 +19,7 @@ class Inputs(NamedTuple):
 
 
 def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
-    """Return the inputs that a transformation makes of others."""
+    """Return transformed inputs."""
     keys, values, variances, queries = inputs
     match transformation:
         case MergeTransformation():
@@ -38,14 +38,14 @@ def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
 
 
 def _chunk_means(x: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means of consecutive chunks along the last axis, the last chunk being perhaps shorter, and their sizes."""
+    """Return means of consecutive chunks along the last axis, of which the last may be shorter, and chunk sizes."""
     starts = np.arange(0, x.shape[-1], length)
     sizes = np.diff(starts, append=x.shape[-1])
     return np.add.reduceat(x, starts, axis=-1) / sizes.astype(x.dtype), sizes
 
 
 def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
-    """Return the inputs of one head whose logits are the ``sum`` or ``mean`` of those of all heads."""
+    """Return inputs of one head whose logits are the ``sum`` or ``mean`` of the logits of all heads."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
     root = inputs.keys.dtype.type(1.0 if logits == "sum" else np.sqrt(1.0 / n_heads))
     queries = (root * inputs.queries).reshape(*inputs.queries.shape[:-2], 1, -1)
@@ -53,7 +53,7 @@ def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
 
 
 def compressions(keys: np.ndarray, queries: np.ndarray, rank: int, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices A, B (..., k, R) with K A Bᵀ Qᵀ near K Qᵀ: the best, or singular vectors of K, or of K above Q."""
+    """Return A, B (..., k, R) with K A Bᵀ Qᵀ near K Qᵀ: optimal, or singular vectors of K, or of K stacked on Q."""
     if method != "scores":
         matrix = keys if method == "keys" else np.concatenate([keys, queries], axis=-2)
         directions = np.linalg.svd(matrix, full_matrices=False)[2][..., :rank, :].swapaxes(-1, -2)

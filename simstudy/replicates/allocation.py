@@ -1,12 +1,12 @@
-"""How many replicates: of each draw of a population, of a grid with or without control, and when a cell has enough.
+"""Numbers of replicates: for each draw of a population, for grids with or without control, and the stopping rule.
 
-Decisions depend on the batches in index order alone, never on when they arrived, so that they are the same on any
-number of workers and after any interruption.
+Decisions depend only on the batches in the order of their numbers, not on when they arrive.  So they are the same on
+any number of workers and after any interruption.
 
-With c_d and c_r the costs of a draw and of a replicate, σ_b² the variance between draws and σ_w² that between
-replicates of one draw, the time to one error with m replicates a draw is as (c_d + m c_r) (σ_b² + σ_w² / m): least at
-m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances come from draws that no batch has, so that estimates stay unbiased,
-and costs from counts of operations: the choice is the same whoever makes it, and when.
+Let c_d and c_r be the costs of a draw and of a replicate, σ_b² the variance between draws and σ_w² that between
+replicates of a draw.  With m replicates per draw, the time to a given error is proportional to
+(c_d + m c_r) (σ_b² + σ_w² / m), least at m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances are estimated from draws
+that are in no batch, so that estimates are unbiased.  Costs are counts of operations, so that choices are reproducible.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ from simstudy.design.document import Design, PlannedCell, Precision
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
 from simstudy.errors import UserError
 
-if TYPE_CHECKING:  # who looks at a study need not wait for it
+if TYPE_CHECKING:  # slow to import
     from simstudy.replicates.performance import Performance
 
-MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
+MEASURES = ("mse", "ensemble_variance")  # the one with the larger relative error is used
 SIZES = 1 << np.arange(2, 11)
 PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
-ANY = Precision(relative_mcse=dict.fromkeys(MEASURES, 1.0))  # one error of both, of any size: times are compared alone
+ANY = Precision(relative_mcse=dict.fromkeys(MEASURES, 1.0))  # equal errors of any size, as only times are compared
 Control = Callable[[Cell, "Performance", int], "Performance"]
-"""Takes the performance of a cell by batches from one on to one with smaller errors."""
-_libraries = functools.cache(ThreadpoolController)  # whose threads decide bits; to find them takes a millisecond
+"""Function that returns the performance of a cell, in batches from a number on, with smaller errors."""
+_libraries = functools.cache(ThreadpoolController)  # numbers of threads change bits; cached, as the search takes 1 ms
 
 
 def sized(design: Design, control: Control | None = None) -> Design:
-    """Return a design with batch sizes of populations, and controls, also where grids state none and code may run."""
+    """Return a design with the fastest batch sizes of populations and controls where grids state none."""
     cells = list(design.cells)
     for _, numbers in groupby(range(len(cells)), lambda number: cells[number].grid):
         grid, chosen = list(numbers), dict[str, Any]()
@@ -49,14 +49,14 @@ def sized(design: Design, control: Control | None = None) -> Design:
 
 
 def states_size(cell: Cell) -> bool:
-    """True if replicates in a batch are stated, or those by default as there is no population."""
+    """Return true if the size of batches is stated, or has its default as there is no population."""
     return not cell.simulation.population or "batch_size" in cell.simulation.model_fields_set
 
 
 def quickest(grid: Sequence[PlannedCell], claims: bool, control: Control | None = None) -> dict[str, Any]:
-    """Return the replicates a draw that cells leave open, and ``none`` for such a control, if time to errors is less.
+    """Return the batch size and control, if not stated, with which the target errors are reached in the least time.
 
-    Errors are those wanted if they are all that is wanted; else one of ``MEASURES``, and populations are plain.
+    Errors are the targets if there are no others; otherwise those of `MEASURES`, and populations have no control.
     """
     first, precision = grid[0].cell, grid[0].precision
     precise = not claims and precision.stop == "precision" and bool(precision.relative_mcse or precision.absolute_mcse)
@@ -75,13 +75,13 @@ def quickest(grid: Sequence[PlannedCell], claims: bool, control: Control | None 
         once, each = (0.0, of_draw) if cell.population else (of_draw, 0.0)
         batch = each + sizes * of_replicate
         if len(ways) > 1 and not way and (row + once + batch * least).min() > total[0].min():
-            row += np.inf  # It cannot be sooner, and its pilot might take longer than the cell.
+            row += np.inf  # It cannot be faster, and its pilot might take longer than the cell.
             continue
-        known = cell.controlled and not cell.population  # which is taken to need no more than the least
+        known = cell.controlled and not cell.population  # assumed to need the least number of batches
         found = np.zeros((2, 1)) if known else variances(cell, precision if precise else ANY, control)
         if found is None:
             return (ways[0] if first.population else {}) | ({} if stated else {"batch_size": N_BLOCKS})
-        # Of variances that are estimated within a draw, the variance falls with the degrees of freedom.
+        # The variance of variances that are estimated within a draw depends on the degrees of freedom.
         units = found[0] + found[1] / (sizes[:, None] - 1 if cell.population else sizes[:, None])
         row += once + batch * np.maximum(units.max(axis=1, initial=0.0), least)
     place, column = np.unravel_index(np.argmin(total), total.shape)
@@ -89,12 +89,12 @@ def quickest(grid: Sequence[PlannedCell], claims: bool, control: Control | None 
 
 
 def operations(cell: Cell) -> tuple[float, float]:
-    """Return the estimated cost of a draw and of a replicate, by what they draw and compute: about nanoseconds."""
+    """Return the estimated costs of a draw and of a replicate, in about nanoseconds."""
     from simstudy.data.span import n_coordinates
 
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     estimator, drawn = cell.estimator, n_coordinates(cell)
-    n_queries = cell.n_queries or n  # functions are taken for attention of every key to all
+    n_queries = cell.n_queries or n  # functions are assumed to cost as much as attention of all keys to all
     compiled = estimator.normaliser.kind in ("softmax", "compact") and estimator.learner.kind == "nadaraya_watson"
     columns, pairs = n_heads * (p if drawn is None else n_queries), n_queries * n_heads**2
     of_key = (drawn or d) * (1.5 + 0.02 * columns) + (0.25 if compiled else 25.0) * n_queries * n_heads
@@ -106,13 +106,13 @@ def operations(cell: Cell) -> tuple[float, float]:
 
 
 def cost(cell: Cell) -> float:
-    """Return the estimated cost of a batch of a cell, about nanoseconds."""
+    """Return the estimated cost of a batch of a cell, in about nanoseconds."""
     of_draw, of_replicate = operations(cell)
     return of_draw + cell.simulation.batch_size * of_replicate
 
 
 def variances(cell: Cell, precision: Precision = ANY, control: Control | None = None) -> Any:
-    """Return variances between and within draws over squares of errors wanted, (2, measure); None if one fails."""
+    """Return variances between and within draws over squared target errors, (2, measure); None if a draw fails."""
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
 
@@ -133,19 +133,19 @@ def variances(cell: Cell, precision: Precision = ANY, control: Control | None = 
 
 
 MIN_BATCHES = 4
-"""Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
+"""Least batches before the first look; with fewer, the MCSE is so uncertain that the rule would stop too early."""
 GROWTH = 4
-"""Largest factor by which the number of batches may grow between two looks: guards against an early, poor MCSE."""
+"""Largest factor by which the number of batches grows between two looks, as early MCSEs are inaccurate."""
 
 
 def first_target(precision: Precision, batch_size: int, *, population: bool = False) -> int:
-    """Return the batches before the first look: the floor, and enough for an MCSE, but no more than the ceiling."""
+    """Return the batches before the first look, enough for min_replicates and an MCSE, within max_replicates."""
     floor = -(-precision.min_replicates // batch_size)
     return min(max(floor, MIN_BLOCKS if population else MIN_BATCHES), -(-precision.max_replicates // batch_size))
 
 
 class Shortfall(NamedTuple):
-    """The measure whose MCSE is furthest from what is wanted: ``ratio`` is ``mcse / wanted``."""
+    """The measure whose MCSE is furthest from its target: ``ratio`` is ``mcse / wanted``."""
 
     ratio: float
     measure: str
@@ -154,7 +154,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfall(performance: "Performance", precision: Precision) -> Shortfall:
-    """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
+    """Return the largest ratio of an MCSE to its target; 0 if only undefined measures or verdicts have targets."""
     found = [Shortfall(0.0, "", 0.0, 0.0)]
     for measure, target in () if precision.stop == "verdict" else _wanted(performance, precision):
         if (mcse := float(performance.mcse[measure])) > 0.0:
@@ -169,11 +169,11 @@ def _wanted(performance: "Performance", precision: Precision) -> list[tuple[str,
 
 
 def needed(done: int, performance: "Performance", precision: Precision, batch_size: int) -> int:
-    """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
+    """Return the number of batches that the targets require, as MCSE ∝ 1/√n, plus a tenth."""
     ceiling, ratio = -(-precision.max_replicates // batch_size), shortfall(performance, precision).ratio
     return done if ratio <= 1.0 or done >= ceiling else math.ceil(min(1.1 * done * (ratio * ratio), ceiling))
 
 
 def next_target(done: int, performance: "Performance", precision: Precision, batch_size: int) -> int:
-    """Return the number of batches wanted at the next look after ``done`` of them; ``done`` itself to stop."""
+    """Return the number of batches at the next look after ``done`` batches; ``done`` means stop."""
     return min(needed(done, performance, precision, batch_size), GROWTH * done)

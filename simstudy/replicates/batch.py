@@ -1,6 +1,6 @@
-"""From cells and a batch number to moments: the one composition of data, heads and kernels.
+"""Moments of one batch of cells, composed of data, heads and kernels.
 
-Pure: no I/O, no scheduler, no clock, so that every executor submits this very function.
+Functions have no input, output or clock, so that every executor can call `simulate_batch`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,29 +20,29 @@ from simstudy.kernels.errors import add_errors, sum_blocks
 from simstudy.replicates.moments import Array, Moments, empty
 
 PIECE_BYTES = 16 << 20
-"""Largest array held at once; bounds a worker's memory whatever the size of a batch."""
+"""Largest array, so that the memory of a worker does not depend on the size of a batch."""
 CACHE_BYTES = 2 << 20
-"""Small replicates are held together up to this size: calls from Python would outweigh them, and 8 times as many would
-leave the cache, which costs a fifth of the time."""
+"""Largest array of several blocks of small replicates.  Less would be dominated by calls from Python; 8 times as much
+would exceed the cache and take a fifth more time."""
 GPU_PIECE_BYTES = 256 << 20
-"""Takes the place of both for heads on a GPU, where each piece costs some calls of a millisecond in all."""
+"""Both limits for heads on a GPU, where the calls of each piece take a millisecond."""
 NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
-"""Errors of a replicate that count as its failure; anything else is a defect of the program and stops it."""
+"""Exceptions that count as failure of a replicate; others are defects of the program and stop it."""
 
 
 def shares_data(cell: Cell, device: str = "cpu") -> tuple[Any, ...]:
-    """Identity that two cells share if one drawing serves both: all but n_keys, and pieces, for the rounding."""
+    """Return a key that is equal for cells that can share data: all but n_keys, and pieces, which affect rounding."""
     simulation, limits = cell.simulation, _limits(cell, device)
     sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, *limits, _piece_length(cell, limits[1])
-    # Data hold what heads make of the keys: cells of one task have the same heads by the same name.
+    # Shared data contain projected keys, so that cells of a task have the same heads for a seed.
     return cell.data_id, *sizes, cell.population
 
 
 def _limits(cell: Cell, device: str) -> tuple[int, int]:
-    """Return the largest sizes of arrays, in bytes, of whole blocks and of replicates of one block."""
+    """Return the largest sizes of arrays, in bytes, for whole blocks and for replicates of one block."""
     estimator = cell.estimator
     heads = cell.functions is None and isinstance(estimator.learner, NadarayaWatsonLearner)
-    # All else is computed by the host, whatever draws the data.
+    # Other members are computed on the host, wherever data are drawn.
     if device == "cuda" and heads and estimator.normaliser.kind == "softmax" and estimator.mask.kind == "none":
         return GPU_PIECE_BYTES, GPU_PIECE_BYTES
     return CACHE_BYTES, PIECE_BYTES
@@ -57,12 +57,12 @@ def replicate_bytes(cell: Cell) -> int:
 
 
 def _piece_length(cell: Cell, size: int) -> int:
-    """Replicates of one block that are held at once, within a size in bytes."""
+    """Return the number of replicates of one block that are computed together, within a size in bytes."""
     return min(max(1, cell.simulation.batch_size // N_BLOCKS), max(1, size // replicate_bytes(cell)))
 
 
 def draws_at_once(cell: Cell, device: str) -> int:
-    """Draws of a population that are computed together, where each takes less than the calls from Python; else 1."""
+    """Return the number of draws of a population to compute together, if calls from Python would dominate; else 1."""
     estimator, heads, size = cell.estimator, cell.heads, cell.simulation.batch_size
     alone = device == "cuda" or cell.controlled or heads.redrawn or cell.own or cell.file_rows
     chosen = estimator.plain, estimator.learner.kind, estimator.reference, estimator.combination.kind == "fitted"
@@ -73,7 +73,7 @@ def draws_at_once(cell: Cell, device: str) -> int:
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", count: int = 1) -> list[Moments]:
-    """Return the moments of one batch, or so many draws, for each of some cells with equal `shares_data`."""
+    """Return the moments of a batch, or of ``count`` draws, for each of several cells with equal `shares_data`."""
     drawn = [cell.in_batch(batch, count) for cell in cells]
     largest = max(drawn, key=lambda cell: cell.data.n_keys)
     with computing_on(device):
@@ -107,7 +107,7 @@ def no_moments(cell: Cell) -> Moments:
 
 
 def _add(cell: Cell, moments: Moments, shared: SharedData, blocks: range) -> Moments:
-    """Add replicates; if one of them raises, each by itself, so that only that one is counted as failed."""
+    """Return moments with further replicates; if one raises, they are added singly, and only that one has failed."""
     try:
         members = members_of(cell, shared)
         statistics = replicate_statistics(members, moments.target, cell.statistics)
@@ -115,14 +115,14 @@ def _add(cell: Cell, moments: Moments, shared: SharedData, blocks: range) -> Mom
         if shared.count == 1:
             return moments._replace(failed=np.append(moments.failed, shared.first))
         inside = [blocks] * shared.count if len(blocks) == 1 else [range(block, block + 1) for block in blocks]
-        for part, own in zip(shared.split(len(inside)), inside, strict=True):
-            moments = _add(cell, moments, part, own)
+        for part, of_part in zip(shared.split(len(inside)), inside, strict=True):
+            moments = _add(cell, moments, part, of_part)
         return moments
     return update(moments, blocks, shared.first, members, statistics)
 
 
 def update(moments: Moments, blocks: range, first: int, members: Members, statistics: Array) -> Moments:
-    """Add consecutive replicates to consecutive blocks, to each the same number, changing ``moments`` in place."""
+    """Return moments with consecutive replicates added, equally many to each block; changes ``moments`` in place."""
     n_defined, errors, products, of_statistics, of_control = (each[blocks.start : blocks.stop] for each in moments[:5])
     defined = add_errors(members.means, moments.target, members.gram, errors, products)
     defined = defined if members.failed is None else defined & ~members.failed

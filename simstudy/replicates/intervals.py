@@ -1,4 +1,4 @@
-"""Errors as they are printed: ± 1.96 of them covers the truth with 95 %, also from few, skewed, heavy-tailed blocks."""
+"""Printed errors: ± 1.96 of them covers the true value with 95 %, also for few, skewed or heavy-tailed blocks."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from scipy import special
 from simstudy.replicates.moments import Array
 
 COVERAGE = 1.959963984540054
-"""Half-width of a 95 % interval in printed errors."""
+"""Half-width of a 95 % interval, in printed errors."""
 FEWEST = 32
-"""Blocks below which no printed error covers."""
+"""Least number of blocks for a printed error, as intervals of fewer do not cover."""
 
 
 def students_of(z: ArrayLike, skewness: ArrayLike, degrees: ArrayLike) -> Array:
@@ -24,15 +24,15 @@ def students_of(z: ArrayLike, skewness: ArrayLike, degrees: ArrayLike) -> Array:
 
 
 def widening(skewness: Any, concentration: Any, n_blocks: Any, fewest: Any = FEWEST) -> Array:
-    """Return printed over standard errors, of sums of third and fourth powers of contributions; NaN with too few."""
+    """Return the printed over the standard error, from sums of cubes and fourth powers of contributions, or NaN."""
     n = np.asarray(n_blocks, float)
-    # Satterthwaite's degrees of freedom, halved: of few blocks with heavy tails the largest are not seen.
+    # Half of Satterthwaite's degrees of freedom, as few blocks with heavy tails lack the largest values.
     degrees = np.clip(1.0 / np.maximum(concentration - 1.0 / np.maximum(n, 1.0), 1e-300), 1.0, np.maximum(n - 1.0, 1.0))
     sides = (students_of(COVERAGE, sign * np.asarray(skewness, float), degrees) for sign in (1.0, -1.0))
     return np.asarray(np.where(n < np.minimum(fewest, FEWEST), np.nan, np.maximum(*sides) / COVERAGE))
 
 
 def widening_of(share: Any) -> Array:
-    """Return the same from contributions (block, ...)."""
+    """Return `widening` for contributions (block, ...)."""
     part = share / np.where((error := np.sqrt((share**2).sum(axis=0))) > 0.0, error, 1.0)
     return widening(((square := part**2) * part).sum(axis=0), (square**2).sum(axis=0), len(share))

@@ -1,8 +1,7 @@
 """Measures of a cell as functions of means over replicates.
 
-In two steps: averages over query points, which are linear in what happens at each of them, and measures that are
-functions of these averages.  So averages can be taken over points that are fixed, or over a population of points and
-heads, before anything is divided or optimised.
+There are two steps: averages over query points, and measures that are functions of these averages.  So averages can be
+over fixed points, or over a population of points and heads, before ratios or optimal weights are computed.
 """
 
 from collections.abc import Sequence
@@ -20,33 +19,33 @@ Measures = dict[str, Array]
 Means = tuple[Array, Array, Array]
 """Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic)."""
 NUMBERS = np.ones((1, 1))
-"""Overlap of heads whose values are numbers: as it is, `simstudy.data.heads.overlap`, of those that share a map."""
+"""Overlap of heads with scalar values; for vectors see `simstudy.data.heads.overlap`."""
 SINGULAR = 1e-12
-"""Share of its squared error that a head has of its own at least; less is the rounding of differences."""
+"""Least share of the squared error of a head that other heads cannot predict; less is rounding error."""
 
 # Index legend: c case, q query, h and g heads.
 
 
 class Averages(NamedTuple):
-    """Averages over queries, of which all measures are functions."""
+    """Averages over queries, from which all measures follow."""
 
-    # bias_product, covariance, second: (case, head, head) Of b_h b_g, of the covariance of errors, and of their
-    # second moment
+    # bias_product, covariance, second: (case, head, head) Products of biases b_h b_g, covariances and second moments
+    # of errors
     bias_product: Array
     covariance: Array
     second: Array
-    bias_target: Array  # (case, head) Of b_h m
-    output: Array  # (case, head, head) Of the second moment of estimates f_h f_g
-    # target_square, correlation: (case,) Of m², and of the correlation of errors over pairs of heads
+    bias_target: Array  # (case, head) b_h m
+    output: Array  # (case, head, head) Second moments of estimates, E f_h f_g
+    # target_square, correlation: (case,) m², and mean correlation of errors over pairs of heads
     target_square: Array
     correlation: Array
-    # (case,) No average: the mean over all pairs, of a head with itself too, of the cosine of their values
+    # (case,) Mean cosine of value maps over all pairs of heads, including equal ones; no average over queries
     value_cosine: Array
     statistics: Array  # (case, statistic) Geometric diversity indices, and the statistics of the cell after them
 
 
 def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, PairSums]:
-    """Return the averages over queries, and sums over heads and pairs at each; targets (query,) or (case, query)."""
+    """Return averages over queries, and sums over heads and pairs at each query; targets (query,) or (case, query)."""
     bias, products, statistics = means
     n_heads = bias.shape[-1]
     of_values = np.broadcast_to(overlap, (n_heads, n_heads))
@@ -64,7 +63,7 @@ def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, Pai
 
 
 def mirrored(pairs: Array) -> Array:
-    """Return symmetric matrices (..., head, head) from their pairs h ≤ g, (..., pair)."""
+    """Return symmetric matrices (..., head, head) of which the entries h ≤ g are given, (..., pair)."""
     n_heads = int((2 * pairs.shape[-1]) ** 0.5)
     place = np.zeros((n_heads, n_heads), int)
     place[pairs_of(n_heads)] = range(pairs.shape[-1])
@@ -72,7 +71,7 @@ def mirrored(pairs: Array) -> Array:
 
 
 def measures_by_query(means: Means, target: Array, weights: Array, pairs: PairSums, overlap: Array) -> Measures:
-    """Return every measure at each of given query points, from sums over pairs of `averages`."""
+    """Return all measures at each query point, from the sums over pairs that `averages` returns."""
     bias, products, _ = means
     n_heads = bias.shape[-1]
     rows, columns = pairs_of(n_heads)
@@ -88,12 +87,12 @@ def measures_by_query(means: Means, target: Array, weights: Array, pairs: PairSu
 
 
 def _over_pairs(total: Array, n_heads: int) -> Array:
-    """Mean over ordered pairs of different heads from their sum; NaN for a single head."""
+    """Return the mean over ordered pairs of distinct heads, from their sum; NaN for a single head."""
     return total / (n_heads * (n_heads - 1)) if n_heads > 1 else np.full_like(total, np.nan)
 
 
 def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Measures:
-    """Return every measure that is an average over queries, or a function of such averages, case by case."""
+    """Return all measures that are functions of averages over queries, for each case."""
     covariance, n_heads = average.covariance, average.covariance.shape[-1]
     weights = combine(average.second, average.bias_target, average.target_square)
     squared_bias = _of_excess(weights, average.bias_target, average.target_square)
@@ -113,27 +112,27 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     undefined = ~np.isfinite(correlation)
     blank = undefined.any(axis=(-2, -1))
     spectrum = np.linalg.eigvalsh(np.where(undefined, 0.0, correlation))
-    # Heads that agree leave eigenvalues of 0, up to rounding.
+    # Equal heads have eigenvalues of 0, up to rounding.
     spectrum = np.maximum(spectrum, np.finfo(float).tiny) + np.where(blank, np.nan, 0.0)[:, None]
     share = spectrum / n_heads
     # Effective rank (Roy and Vetterli 2007), geometric mean and H²/Σ λ² of the spectrum of correlations.
     rank, determinant = np.exp(-(share * np.log(share)).sum(axis=-1)), np.exp(np.log(spectrum).mean(axis=-1))
     spectral = np.stack([rank, determinant, n_heads**2 / (spectrum**2).sum(axis=-1)], axis=-1)
     outputs = (1.0 - values["correlation"][:, None], spectral, -likeness)
-    # Squared multiple correlation of a head with the others; of heads that agree rounding would decide on an inverse.
+    # Squared multiple correlation of a head with the others; regularised, as equal heads have a singular matrix.
     blank |= n_heads == 1
     regular = correlation + np.where(identity, SINGULAR * _ratio(average.second, covariance), 0.0)
     inverse = np.diagonal(np.linalg.inv(np.where(blank[:, None, None], identity, regular)), axis1=-2, axis2=-1)
     if "direct_mse" in names:
-        # Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads.
+        # Relative errors of decompositions of the uniform average, for several choices of C̄; and equivalent heads.
         between, direct, share = values["mean_covariance"], values["direct_mse"], 1.0 / n_heads
         taken = {
             "decomposition_gap": between,
             "correlation_gap": values["correlation"] * variance,
             "query_correlation_gap": values["query_correlation"] * variance,
         }
-        own = average.bias_product.mean(axis=(-2, -1)) + variance / n_heads
-        values |= {name: _ratio(own + (1.0 - share) * c, direct) - 1.0 for name, c in taken.items()}
+        base = average.bias_product.mean(axis=(-2, -1)) + variance / n_heads
+        values |= {name: _ratio(base + (1.0 - share) * c, direct) - 1.0 for name, c in taken.items()}
         differing = np.where(abs(variance - between) > SINGULAR * error, variance - between, np.nan)
         values["equivalent_heads"] = _ratio(differing, ensemble_variance - between)
         values["ambiguity_gap"] = _ratio(values["mean_squared_bias"] + variance - values["ambiguity"], direct) - 1.0
@@ -148,7 +147,7 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
 
 
 def _of_excess(weights: Array, bias_target: Array, target_square: Array) -> Array:
-    """Part of the squared bias by which weights (..., head) that do not sum to 1 shrink or inflate the target."""
+    """Return the part of the squared bias from weights (..., head) of a sum other than 1, which scale the target."""
     excess = weights.sum(axis=-1) - 1.0
     return np.asarray(2.0 * excess * (weights * bias_target).sum(axis=-1) + excess**2 * target_square)
 
@@ -156,7 +155,7 @@ def _of_excess(weights: Array, bias_target: Array, target_square: Array) -> Arra
 def _of_moments(
     squared_bias: Array, ensemble_variance: Array, covariance: Sequence[Array], second: Sequence[Array], n_heads: int
 ) -> Measures:
-    """Measures from (mean variance, mean covariance) and (mean over heads, mean over all pairs) of second moments."""
+    """Return measures from (mean variance, mean covariance) and mean second moments (over heads, over all pairs)."""
     (variance, between), (error, product) = covariance, second
     effective_heads = np.where(np.isnan(variance), np.nan, 1.0)
     if n_heads > 1:
@@ -175,17 +174,17 @@ def _of_moments(
 
 
 def _mean(values: Array, axis: int) -> Array:
-    """Mean over queries; NaN where there is none, as for functions."""
+    """Return the mean over queries; NaN without queries, as for functions."""
     return np.asarray(values.sum(axis=axis) / (values.shape[axis] or np.nan))
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
-    """Return a ratio, NaN where its denominator is 0."""
+    """Return a ratio; NaN where its denominator is 0."""
     return numerator / np.where(denominator == 0.0, np.nan, denominator)
 
 
 def _scaled(products: Array) -> Array:
-    """Correlations of covariances, or cosines of inner products, (..., head, head)."""
+    """Return correlations from covariances, or cosines from inner products, (..., head, head)."""
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return products / np.sqrt(squares[..., :, None] * squares[..., None, :])

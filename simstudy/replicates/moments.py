@@ -1,10 +1,10 @@
-"""The row of moments that one batch of one cell is reduced to.
+"""Moments to which one batch of one cell is reduced.
 
-Everything that the performance measures need is a smooth function of the means of two per-replicate quantities at
-each query: the head errors e_h and the products P_hg, with E e_h the bias of head h and E P_hg the second moment of
-head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When noise is integrated out
-(Rao–Blackwell), e_h = c_h − m(x) and P_hg = e_h e_g + Σ_i w_hi w_gi Var(ε_i), which have the same expectations.
-An expansion of mean 0 may be taken off both: its sums stand beside, and `controlled` judges them.
+Performance measures are smooth functions of the means of two quantities of a replicate at each query: head errors e_h
+and products P_hg.  E e_h is the bias of head h and E P_hg the second moment of head errors.  If noise is drawn,
+e_h = f_h − m(x) and P_hg = e_h e_g.  If noise is integrated out (Rao–Blackwell), e_h = c_h − m(x) and
+P_hg = e_h e_g + Σ_i w_hi w_gi Var(ε_i), with the same expectations.  Control variates of both are summed separately;
+`controlled` decides whether they are subtracted.
 """
 
 from typing import NamedTuple
@@ -16,19 +16,19 @@ Array = NDArray[np.float64]
 
 
 class Moments(NamedTuple):
-    """Sums over each block of consecutive replicates of a batch; products over pairs as `numpy.triu_indices` orders."""
+    """Sums over blocks of consecutive replicates of a batch; pairs h ≤ g in the order of `numpy.triu_indices`."""
 
     n_defined: NDArray[np.int64]  # (block,) Replicates with a defined estimate
     error_sum: Array  # (block, query, head)
-    product_sum: Array  # (block, query, pair) Of P_hg
-    statistic_sum: Array  # (block, statistic) Of geometric diversity indices, and after them statistics of the cell
-    control_sum: Array  # (block, query, head + pair) Of what may be taken off errors and products; 0 without a control
-    target: Array  # ([draw,] query) m(x_q), the same in every batch of a cell without a population
-    failed: NDArray[np.int64]  # (n_failed,) Replicates without a defined estimate, which entered no sum
+    product_sum: Array  # (block, query, pair) Sums of P_hg
+    statistic_sum: Array  # (block, statistic) Sums of geometric diversity indices, then of the statistics of the cell
+    control_sum: Array  # (block, query, head + pair) Sums of control variates of errors and products; empty without
+    target: Array  # ([draw,] query) m(x_q), equal in all batches of a cell without a population
+    failed: NDArray[np.int64]  # (n_failed,) Numbers of replicates without a defined estimate, which are in no sum
 
 
 class Draw(NamedTuple):
-    """All that a batch of a population tells: averages over its queries, which no further batch changes."""
+    """Reduction of a batch of a population: averages over its queries, which do not depend on other batches."""
 
     n_defined: int
     averages: tuple[Array, ...] | None  # `Averages`, matrices as pairs h ≤ g; None with fewer than two usable blocks
@@ -36,7 +36,7 @@ class Draw(NamedTuple):
 
 
 def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, controlled: bool = False) -> Moments:
-    """Return the moments of no replicate."""
+    """Return moments before any replicate."""
     n_queries, n_pairs = target.shape[-1], n_heads * (n_heads + 1) // 2
     shapes = (n_queries, n_heads), (n_queries, n_pairs), (n_statistics,), (n_queries, (n_heads + n_pairs) * controlled)
     sums = (np.zeros((n_blocks, *shape)) for shape in shapes)
@@ -44,20 +44,20 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, cont
 
 
 def stack(batches: list[Moments]) -> Moments:
-    """Return the blocks of consecutive batches as one row of blocks, in the order given."""
+    """Return the blocks of consecutive batches in one array, in the given order."""
     *sums, targets, failed = zip(*batches, strict=True)
     return Moments._make([*map(np.concatenate, sums), targets[0], np.concatenate(failed)])
 
 
 PLAIN, EXPANSION = "plain", "expansion"
 FARTHEST = 4.0
-"""Standard errors by which the mean of a control may miss 0: beyond, its closed form is wrong or its tail unseen."""
+"""Most standard errors of the mean of a control from 0; beyond, its mean is wrong or its tail was not sampled."""
 ROUNDINGS = 16.0
-"""Rounding errors of estimates that count as a standard error, where replicates vary by less."""
+"""Least standard error, in rounding errors of estimates, for replicates that vary less."""
 
 
 def controlled(blocks: Moments) -> tuple[Moments, str]:
-    """Return the moments less their control, unless that does not average to 0, and the name of the estimator."""
+    """Return moments minus their control, unless its mean differs from 0, and the name of the estimator."""
     taken = blocks.control_sum
     bare = blocks._replace(control_sum=taken[..., :0])
     if not taken.any():
@@ -71,13 +71,13 @@ def controlled(blocks: Moments) -> tuple[Moments, str]:
 
     sums, total = averages(taken), blocks.n_defined.sum()
     error = np.sqrt(((sums - blocks.n_defined[:, None] * (sums.sum(axis=0) / total)) ** 2).sum(axis=0))
-    # Rounding errors of average errors, squares and products of errors, by the size of what they are made of.
+    # Rounding errors of mean errors, squares and products, by the size of their terms.
     size = np.sqrt((blocks.product_sum[..., squares - n_heads].sum(axis=0) / total).mean())
     rounding = (size + np.sqrt((blocks.target**2).mean())) * np.array([1.0, size, size])
     error = np.maximum(error, total * ROUNDINGS * np.finfo(float).eps * rounding)
     farthest = float(np.max(np.abs(sums.sum(axis=0)) / np.maximum(error, np.finfo(float).tiny)))
-    # So written, since a control that is not finite compares as false.
+    # Negated, so that a control that is not finite is rejected.
     if not farthest <= FARTHEST:
         return bare, f"{PLAIN}: the control variate averages to {farthest:.1f} standard errors, not to 0"
-    less = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
-    return bare._replace(error_sum=less[0], product_sum=less[1]), EXPANSION
+    errors, products = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
+    return bare._replace(error_sum=errors, product_sum=products), EXPANSION

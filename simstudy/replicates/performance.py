@@ -1,19 +1,19 @@
 """Performance measures of a cell and their Monte Carlo standard errors, from blocks of moments.
 
-Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn.  From
-θ̂ of all n blocks and the leave-one-out values θ_(k) come
+Every measure is a smooth function of means over replicates.  It is evaluated with each block left out in turn.  The
+value θ̂ of all n blocks and the leave-one-out values θ_(k) give
 
-- the estimate Σ τ_k/h_k with pseudo-values τ_k = h_k·θ̂ − (h_k − 1)·θ_(k), h_k the number of replicates over those of
-  block k: unbiased for variances, covariances and squared bias;
+- the estimate Σ τ_k/h_k with pseudo-values τ_k = h_k·θ̂ − (h_k − 1)·θ_(k), where h_k is the number of replicates over
+  that of block k; it is unbiased for variances, covariances and squared bias;
 - influence values τ_k − estimate, and MCSE = √(Σ (τ_k − estimate)²/(h_k − 1)/l_k), where l_k is the length of all
-  blocks over that of block k, and 1/l_k = 1/n for blocks of one length (delete-m_j jackknife: Busing, Meijer and van
-  der Leeden 1999).  Of many batches, blocks are folded as they are read, and the last may be shorter.
+  blocks over that of block k: n for equal blocks (delete-m_j jackknife: Busing, Meijer and van der Leeden 1999).
+  Blocks of many batches are added in pairs as they are read, and the last may be shorter.
 
-Influence values are the linear part of a measure, and those of two cells that share data pair block by block.  That of
-the squared bias vanishes with the bias, so its MCSE also holds the quadratic part, whose variance at one query is
-2·Var(mean error)².  No normality is assumed.
+Influence values are the linear part of a measure.  Those of two cells that share data are paired by block.  The linear
+part of the squared bias vanishes with the bias, so that its MCSE includes the quadratic part, whose variance at one
+query is 2·Var(mean error)².  No normality is assumed.
 
-Replicates without a defined estimate enter the failure rate alone: other measures are conditional on there being one.
+Replicates without a defined estimate count only in the failure rate: other measures are conditional on an estimate.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -30,41 +30,41 @@ from simstudy.replicates.measures import NUMBERS, Means, Measures, averages, mea
 from simstudy.replicates.moments import Array, Moments
 
 CHUNK_BYTES = 64 << 20
-"""Largest array of leave-one-out means held at once."""
+"""Largest array of leave-one-out means."""
 MOST_BLOCKS = 128
-"""Blocks that a cell is folded to as soon as it has more: they know an error to some 7 percent."""
+"""Most blocks of a cell, to which more are added in pairs; they give errors to about 7 percent."""
 
 
 class Performance(NamedTuple):
     """Measures of one cell."""
 
-    # By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for heads and pairs, (query,) ``*_by_query``
+    # By measure: a scalar; (index,) for ``hdi``; (head,) or (head, head) for heads and pairs; (query,) ``*_by_query``
     estimate: Measures
     mcse: Measures
-    # Influence values of the scalar measures and ``hdi``, of blocks, scaled so that the squares sum to MCSE² (without
-    # what follows) and products of two cells that share data sum to the covariance of their estimates
+    # Influence values (block, ...) of scalar measures and ``hdi``, scaled so that squares sum to MCSE² minus the parts
+    # below, and products of two cells that share data sum to the covariance of their estimates
     contribution: Measures
-    # Standard error beyond contributions: of the quadratic part of squared biases, and of few failures
+    # Further part of standard errors: of the quadratic part of squared biases, and of few failures
     remainder: dict[str, float]
-    n_blocks: int  # Blocks that errors and contributions are of: of a population whole batches
-    n_replicates: int  # With a defined estimate
+    n_blocks: int  # Number of simulated blocks with replicates; for a population, of batches
+    n_replicates: int  # Number with a defined estimate
     n_failed: int
-    by_batch: bool = False  # Whether blocks are whole batches, as those of a population are
-    widening: Measures = {}  # noqa: RUF012 - By measure: errors as they are printed over ``mcse``
-    estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
-    block_length: int = 1  # Blocks of a batch that each contribution is of, but for the last
-    # Influence values (randomisation,) of the random points of a control, which are those of all cells
-    randomisation: Measures = {}  # noqa: RUF012 - which nobody changes
+    by_batch: bool = False  # True if blocks are whole batches, as for a population
+    widening: Measures = {}  # noqa: RUF012 - By measure: printed error over ``mcse``
+    estimator: str = "plain"  # ``expansion``, or ``plain``, with the reason if an expansion was requested
+    block_length: int = 1  # Blocks of a batch that each contribution covers, except the last
+    # Influence values (randomisation,) of the random points of a control variate, common to all cells
+    randomisation: Measures = {}  # noqa: RUF012 - never changed
 
     def printed(self, name: str) -> Array:
-        """Error of a measure as it is printed."""
+        """Return the printed error of a measure."""
         return np.asarray(self.mcse[name] * self.widening[name])
 
     def with_events(self, counted: Set[str]) -> "Performance":
-        """Let numbers of events that no replicate differs in have the error of two that do (Agresti and Coull 1998)."""
+        """Return the same, where equal numbers of events have the error of two exceptions (Agresti and Coull 1998)."""
         for name in counted - ({*Functions.builtin} - {"coverage", "rejection_rate"}):
             value, share = self.estimate[name], self.contribution[name]
-            if np.abs([value - np.rint(value), *share]).max() <= 1e-12 * abs(np.rint(value)):  # but for rounding
+            if np.abs([value - np.rint(value), *share]).max() <= 1e-12 * abs(np.rint(value)):  # up to rounding
                 self.mcse[name], self.widening[name] = np.array(2.0**0.5 / self.n_replicates), widening_of(0.0 * share)
         return self
 
@@ -76,9 +76,9 @@ def performance(
     overlap: Array = NUMBERS,
     lengths: np.ndarray | None = None,
     of_means: Mapping[str, Callable[[Measures], Array]] | None = None,
-    by_query: bool = False,  # At each query point too, which takes up to four times as long
+    by_query: bool = False,  # Also at each query point, which takes up to four times as long
 ) -> Performance:
-    """Return every measure of a cell with its Monte Carlo standard error, from two defined blocks or more."""
+    """Return all measures of a cell with their Monte Carlo standard errors, from at least two defined blocks."""
     combine = weights if callable(weights) else fixed(weights)
     used = blocks.n_defined > 0
     sums = Moments._make([*(each[used] for each in blocks[:4]), *blocks[4:]])
@@ -92,7 +92,7 @@ def performance(
         if by_query:
             part |= measures_by_query(means, sums.target, part["combination_weight"], pairs, overlap)
     with np.errstate(invalid="ignore", divide="ignore"):
-        for name, function in (of_means or {}).items():  # which the jackknife makes unbiased
+        for name, function in (of_means or {}).items():  # their bias is removed by the jackknife
             for part in parts:
                 part[name] = function(part)
     whole = {name: values[0] for name, values in parts[0].items()}
@@ -101,7 +101,7 @@ def performance(
     numbers = {name: each for name, each in of_blocks if name not in (of_means or {})}
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     quadratic = quadratic_errors(sums, whole["combination_weight"], overlap, lengths[used], by_query)
-    # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
+    # At the end of its range, a measure is a definite quadratic form: its deviation is at most √2 times its bias.
     biases = {n: np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
     quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
     found.mcse.update({name: np.hypot(found.mcse[name], error) for name, error in quadratic.items()})
@@ -119,8 +119,8 @@ def jackknifed(
     n_defined: np.ndarray,
     n_failed: int,
 ) -> Performance:
-    """Return measures from values by all blocks, without each used one, or of each alone; and the failure rate."""
-    # Of failures: blocks have their length, whatever failed in them; few say little (Agresti and Coull 1998).
+    """Return measures from values of all blocks, without each used block, or of each alone; and the failure rate."""
+    # Failure rates of blocks are over their lengths; the error for few failures is that of Agresti and Coull (1998).
     total, ratio = int(n_defined.sum()) + n_failed, lengths.sum() / lengths
     rates = 1.0 - n_defined * (ratio / total)
     share = (rates - np.average(rates, weights=lengths)) / np.sqrt(ratio * (ratio - 1))
@@ -134,10 +134,10 @@ def jackknifed(
         estimate[name], shares[name] = jackknife(whole[name], values, sizes, lengths[used], numbers.get(name))
         mcse[name] = np.sqrt((shares[name] ** 2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
-            # At the place of their block or batch, 0 where that is empty, so that cells stay aligned.
+            # At the positions of blocks or batches, 0 for empty ones, so that cells are aligned.
             contribution[name] = np.zeros((len(used), *values.shape[1:]))
             contribution[name][used] = shares[name]
-    # All in one call, as it takes the time of many numbers.
+    # In one call, which takes as long as many numbers.
     together = widening_of(np.concatenate([each.reshape(len(each), -1) for each in shares.values()], axis=1))
     ends = np.cumsum([each[0].size for each in shares.values()])
     parts = zip(shares.items(), np.split(together, ends[:-1]), strict=True)
@@ -148,7 +148,7 @@ def jackknifed(
 
 
 def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any = None) -> tuple[Array, Array]:
-    """Estimate and contributions (block, ...) by values of all blocks and without each, or of each alone."""
+    """Return estimate and contributions (block, ...) from values of all blocks and without each, or of each alone."""
     shape = (-1, *[1] * (left_out.ndim - 1))
     ratio, parts = (sizes.sum() / sizes).reshape(shape), (lengths.sum() / lengths).reshape(shape)
     pseudo = ratio * whole - (ratio - 1) * left_out if pseudo is None else pseudo
@@ -157,7 +157,7 @@ def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any
 
 
 def quadratic_errors(sums: Moments, weights: Array, overlap: Array, lengths: np.ndarray, by_query: bool) -> Measures:
-    """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
+    """Return errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q for averages, √2·S_qq at each query."""
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     sizes, heads = (sums.n_defined, lengths), mean_error * np.sqrt(np.diagonal(overlap))
     values, vectors = np.linalg.eigh(overlap)
@@ -173,7 +173,7 @@ def quadratic_errors(sums: Moments, weights: Array, overlap: Array, lengths: np.
 
 def _averaged(deviations: Array) -> Array:
     flat = deviations.reshape(len(deviations), deviations[0].size)
-    # |DᵀD| = |DDᵀ| in the Frobenius norm: the smaller of the two is formed.
+    # |DᵀD| = |DDᵀ| in the Frobenius norm; the smaller matrix is computed.
     covariance = flat.T @ flat if flat.shape[1] < len(flat) else flat @ flat.T
     return np.array(np.sqrt(2.0) * np.linalg.norm(covariance) / (deviations.shape[1] or np.nan))
 
@@ -183,30 +183,30 @@ def _at_each(deviations: Array) -> Array:
 
 
 def means_of(sums: Moments, left_out: slice = slice(None), axis: int = 0) -> Means:
-    """Means of errors, products and indices: of all blocks along an axis, then with each of some blocks left out."""
+    """Return means of errors, products and statistics: over all blocks of an axis, then without each chosen one."""
 
-    def less(field: Any) -> Any:
+    def without_each(field: Any) -> Any:
         total = field.sum(axis=axis, keepdims=True)
         return np.concatenate([total, total - field[*[slice(None)] * axis, left_out]], axis=axis)
 
-    count, *fields = map(less, (sums.n_defined, sums.error_sum, sums.product_sum, sums.statistic_sum))
+    count, *fields = map(without_each, (sums.n_defined, sums.error_sum, sums.product_sum, sums.statistic_sum))
     errors, products, statistics = (x / count.reshape(*count.shape, *[1] * (x.ndim - count.ndim)) for x in fields)
     return errors, products, statistics
 
 
 def halvings_of(n_batches: int) -> int:
-    """Return how often pairs of neighbouring blocks are added until so many batches are `MOST_BLOCKS` at most."""
+    """Return how often neighbouring blocks are added in pairs until ``n_batches`` have at most `MOST_BLOCKS`."""
     return (-(-n_batches * N_BLOCKS // MOST_BLOCKS) - 1).bit_length() if n_batches else 0
 
 
 def whole_batches(n_batches: int) -> int:
-    """Return how many of so many batches, from the first on, whole blocks are made of."""
+    """Return the number of first batches, among ``n_batches``, that make up whole blocks."""
     per_block = max(1, (1 << halvings_of(n_batches)) // N_BLOCKS)
     return n_batches // per_block * per_block
 
 
 def halved(blocks: Moments, times: int) -> Moments:
-    """Return blocks of which neighbours were added so many times, the last as it is where it has none."""
+    """Return blocks after neighbours were added ``times`` times; a last block without neighbour is kept."""
     for _ in range(times):
         first = np.arange(0, len(blocks.n_defined), 2)
         blocks = Moments._make([*(np.add.reduceat(each, first) for each in blocks[:5]), *blocks[5:]])
@@ -214,5 +214,5 @@ def halved(blocks: Moments, times: int) -> Moments:
 
 
 def block_lengths(n_batches: int) -> NDArray[np.int64]:
-    """Return of how many blocks of batches each block is that so many batches are folded to."""
+    """Return the length of each block of ``n_batches`` batches, in original blocks."""
     return np.diff(np.arange(0, n_batches * N_BLOCKS, 1 << halvings_of(n_batches)), append=n_batches * N_BLOCKS)

@@ -1,8 +1,8 @@
-"""Performance over a population of query points and heads, of which each batch has its own: a nested design.
+"""Performance over a population of query points and heads, which are drawn anew in each batch: a nested design.
 
-Within a batch, its blocks give averages over its queries without bias, as `replicates.performance` does.  These are
-independent between batches and have one distribution, whose mean is that of the population.  So a measure is a function
-of a mean of independent draws, and the jackknife over batches gives its estimate, error, and a contribution of each.
+The blocks of a batch give unbiased averages over its queries, as in `replicates.performance`.  Averages of batches are
+independent and identically distributed, with the mean of the population.  So a measure is a function of a mean of
+independent draws, and the jackknife over batches gives its estimate, error, and contributions.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from simstudy.replicates.performance import CHUNK_BYTES, Performance, jackknifed
 def measured(
     cell: Cell, batches: Sequence[Moments | Draw], lengths: Any = None, first: int = 0, by_query: bool = False
 ) -> Performance | None:
-    """Return the performance of a cell, from its batches from the first on; None with too few defined estimates."""
+    """Return the performance of a cell from batches from ``first`` on; None with too few defined estimates."""
     combine, estimator, draws = combine_heads(cell), PLAIN, cast(Sequence[Draw], batches)
     if isinstance(batches[0], Moments):
         whole = cast(Sequence[Moments], batches)
@@ -59,7 +59,7 @@ def measured(
 
 
 def draws_of(cell: Cell, blocks: Moments, first: int = 0) -> list[Draw]:
-    """Averages of the geometry of each of some batches, without bias, by a jackknife over as many blocks of each."""
+    """Return unbiased averages over the queries of each batch, by a jackknife over its blocks."""
     targets, failed = np.atleast_2d(blocks.target), blocks.failed
     n_defined, *sums = (each.reshape(len(targets), -1, *each.shape[1:]) for each in blocks[:4])
     overlaps = [_overlap(cell.in_batch(number)) for number in range(first, first + len(targets))]
@@ -67,7 +67,7 @@ def draws_of(cell: Cell, blocks: Moments, first: int = 0) -> list[Draw]:
         of, rows = failed // cell.simulation.batch_size - first, enumerate(zip(n_defined, *sums, strict=True))
         alone = (Moments._make([*own, blocks.control_sum, targets[k], failed[of == k]]) for k, own in rows)
         return [draw for number, each in enumerate(alone, first) for draw in draws_of(cell, each, number)]
-    if (n := np.count_nonzero(used := n_defined[0] > 0)) < 2:  # blocks, which an estimate without bias takes
+    if (n := np.count_nonzero(used := n_defined[0] > 0)) < 2:  # blocks, the least for an unbiased estimate
         return [Draw(int(n_defined.sum()), None, failed)]
     some = Moments._make([*(np.compress(used, each, axis=1) for each in (n_defined, *sums)), *blocks[4:]])
     bias, products, statistics = (each.reshape(-1, *each.shape[2:]) for each in means_of(some, axis=1))

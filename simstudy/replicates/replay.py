@@ -1,4 +1,4 @@
-"""One replicate of one cell, rebuilt to the bit from its number alone, with every array on the way to its estimates."""
+"""One replicate of a cell, computed again to the bit from its number, with all intermediate arrays."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from simstudy.replicates.batch import NUMERICAL_FAILURES
 # name: dimensions, meaning
 _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "keys": (("feature", "key"), "keys X"),
-    "values": (("key",), "what is averaged: m(X), or Y = m(X) + noise if noise is drawn"),
+    "values": (("key",), "values: m(X), or Y = m(X) + noise if noise is drawn"),
     "noise": (("key",), "noise of unit variance; it enters the values if noise is drawn"),
     "noise_variance": (("key",), "Var(noise | X), in squared units of Y"),
     "query_points": (("query", "feature"), "query points x_q"),
@@ -28,27 +28,27 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "query_projections": (("head", "feature", "dimension"), "projections of the query points"),
     "head_estimate": (("query", "head"), "head estimates; their means given the keys if noise is integrated out"),
     "gram": (("query", "head_i", "head_j"), "covariance of the head estimates given the keys: sum_n w_in w_jn Var"),
-    "control": (("query", "head"), "control variate that is taken off the errors of heads"),
-    "control_product": (("query", "pair"), "what is taken off products of errors, pairs h <= g by rows"),
+    "control": (("query", "head"), "control variate that is subtracted from the errors of heads"),
+    "control_product": (("query", "pair"), "control variate of products of errors, pairs h <= g by rows"),
     "ensemble_estimate": (("query",), "estimate with fitted weights, or of the product of kernels"),
     "ensemble_variance": (("query",), "variance of the ensemble estimate given the keys"),
-    "number": (("quantity",), "numbers that functions give of the replicate"),
+    "number": (("quantity",), "numbers that functions return for the replicate"),
     "diversity": (("index",), "diversity indices from the geometry of the projections"),
 }
 _ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance", "control", "control_product")
 
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
-    """Rebuild one replicate of a cell to the bit; the attribute ``failure`` says why it has no estimate."""
+    """Return one replicate of a cell, computed again to the bit; attribute ``failure`` says why it has no estimate."""
     cell = cell.in_batch(replicate // cell.simulation.batch_size)
     shared, arrays = SharedData(cell, replicate, 1), dict[str, Any]()
     if cell.functions is None:
-        # Heads that are drawn anew for each replicate have one axis more.
+        # Heads that are redrawn in each replicate have a further axis.
         drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))
         n, d, span = cell.data.n_keys, cell.data.n_features, span_of(cell)
         if span is None or not span.directions.size:
             keys = shared.keys(n)[0]
-        else:  # of a cell that draws coordinates alone, some keys that have these
+        else:  # the cell draws only coordinates: some keys that have these
             basis, factor = np.linalg.qr(span.directions, mode="complete")
             basis[:, : factor.shape[1]] *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)
             keys = basis @ shared.keys(n, d)[0]

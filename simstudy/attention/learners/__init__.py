@@ -1,7 +1,7 @@
-"""Members of an ensemble that are no heads with given projections.
+"""Members of an ensemble other than heads with given projections.
 
-Each is found by being in a file here, and registered with `members.evaluated` by the type of its record in
-`design.settings.choices`, which is all that adding one takes.
+A learner is a module here, which is imported below.  It registers a function with `members.evaluated` for the type of
+its record in `design.settings.choices`.
 """
 
 import importlib

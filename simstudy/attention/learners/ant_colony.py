@@ -1,9 +1,9 @@
-"""Ants that judge the qualities of sites and recruit one another, for the law that all ensembles share.
+"""Ants that estimate the qualities of sites and recruit one another, as members of an ensemble.
 
-The model is that of Fokoué (arXiv 2603.20328).  In a step every ant visits a site: any with the same probability if it
-explores, else one in proportion to pheromone.  It observes the quality with noise and keeps the mean of what it saw
-there.  A mean above the average quality of sites recruits; recruitment lays pheromone, and the colony stops when the
-recruitment to a site exceeds the quorum.  What exploring costs is regret, the measure of bandits.
+The model is that of Fokoué (arXiv 2603.20328).  In each step, every ant visits a site: a uniformly random one if it
+explores, else one with probability in proportion to pheromone.  It observes the quality with noise and updates its mean
+for the site.  A mean above the average quality of sites recruits; recruitment adds pheromone.  The colony stops when
+the recruitment to a site exceeds the quorum.  The cost of exploration is measured by the regret, as for bandits.
 """
 
 import numpy as np
@@ -18,12 +18,12 @@ from simstudy.design.settings.choices import AntColonyLearner
 # Index legend: r replicate (colony), t step, a ant, k site.
 
 _MEMORY = 0.8
-"""Share of recruitment that is left after a step."""
+"""Share of recruitment that remains after a step."""
 
 
 @evaluated.register
 def ants(learner: AntColonyLearner, cell: Cell, shared: SharedData) -> Members:
-    """Return the mean observation of every ant at all sites when its colony stops; 0 at a site that it never saw."""
+    """Return the mean observation of every ant at each site when its colony stops; 0 at sites without visits."""
     n_ants, qualities = cell.heads.n_heads, at_queries(cell)
     n_sites, quorum = len(qualities), learner.quorum * (n_ants if learner.per_ant else 1)
     address = cell.data_id, Role.LEARNER, shared.first, shared.count, cell.data.n_keys

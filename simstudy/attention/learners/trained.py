@@ -1,11 +1,11 @@
-"""Attention heads whose projections follow the data: gradient descent on the leave-one-out error of the ensemble.
+"""Attention heads with trained projections: gradient descent on the leave-one-out error of the ensemble.
 
-The prediction at x_i is Σ_h f_hi of heads f_h = Σ_j w_hj v_hj with logits −|W_hᵀ(x_i − x_j)|²/(2b²), j ≠ i, and values
-v_h that are y/H under the frozen average.  A learned W_O makes them ȳ/H + a_h(y − ȳ), and a learned W_V also reads the
-keys: ȳ/H + a_h(y − ȳ) + u_hᵀx, token (x, y) being what a value projection sees.  These are linear in (a, u), which are
-those of least squares with weight decay at every step.  So the gradient of the least loss L in W is that at fixed
-(a, u): ∂L/∂W_h = −(1/b²) Σ_ij c_hij (x_i − x_j)(x_i − x_j)ᵀ W_h with c_hij = (2/n) r_i w_hij (v_hj − f_hi) and the
-residual r_i.  Each step goes down the part of the gradient that turns the subspace, and restores orthonormal columns.
+The prediction at x_i is Σ_h f_hi with heads f_h = Σ_j w_hj v_hj, logits −|W_hᵀ(x_i − x_j)|²/(2b²), j ≠ i, and values
+v_h.  These are y/H for the frozen average, ȳ/H + a_h(y − ȳ) with a learned W_O, and ȳ/H + a_h(y − ȳ) + u_hᵀx with a
+learned W_V, which projects tokens (x, y).  They are linear in (a, u), which at every step are those of least squares
+with weight decay.  So the gradient of the minimised loss L in W is that at fixed (a, u):
+∂L/∂W_h = −(1/b²) Σ_ij c_hij (x_i − x_j)(x_i − x_j)ᵀ W_h with c_hij = (2/n) r_i w_hij (v_hj − f_hi) and residuals r_i.
+Each step follows the part of the gradient that rotates the subspace, and orthonormalises columns.
 """
 
 import numpy as np
@@ -19,14 +19,14 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.choices import TrainedLearner
 from simstudy.kernels import nw_moments, project
 
-_NUMBERS = 1 << 17  # weights, or Gram matrices, of replicates that are trained together: for the second-level cache
+_NUMBERS = 1 << 17  # most weights, or entries of Gram matrices, that are computed together: for the second-level cache
 
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.
 
 
 @evaluated.register
 def trained_heads(learner: TrainedLearner, cell: Cell, shared: SharedData) -> Members:
-    """Return the estimates n_heads f_h of heads trained on each replicate, from the arrangement of the cell on."""
+    """Return the estimates H f_h of heads that are trained on each replicate, starting at the heads of the cell."""
     n_heads, points = cell.heads.n_heads, query_points(cell).T
     keys, outcomes = shared.keys(cell.data.n_keys).astype(np.float64), shared.values(cell).astype(np.float64)
     start = key_projections(cell, shared.first, shared.count)
@@ -59,13 +59,13 @@ def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, project
 
 
 def tokens_of(learned: str, x: Array, y: Array) -> Array:
-    """Tokens that learned values are linear in: (…, k, j), none of them under the frozen average."""
+    """Return the features (…, k, j) in which learned values are linear; none for the frozen average."""
     both = np.concatenate([(y - y.mean(axis=-1, keepdims=True))[..., None, :], x.mT], axis=-2)
     return both[..., : {"projections": 0, "output": 1, "values": None}[learned], :]
 
 
 def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tuple[Array, Array]:
-    """Return the values (…, h, j) of least loss for weights (…, h, i, j), and the penalty of their coefficients."""
+    """Return the values (…, h, j) that minimise the loss for weights (…, h, i, j), and their penalty."""
     (*before, n_heads, n_pairs, _), n_tokens = weights.shape, tokens.shape[-2]
     if n_tokens == 0:
         return np.broadcast_to(y[..., None, :] / n_heads, (*before, n_heads, n_pairs)), np.zeros(before)
@@ -80,7 +80,7 @@ def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tupl
 def loss_and_gradient(
     x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float
 ) -> tuple[Array, Array]:
-    """Leave-one-out mean squared error of heads with values of least loss, with its penalty; gradient (…, h, d, p)."""
+    """Return the penalised leave-one-out mean squared error, minimised over values, and its gradient (…, h, d, p)."""
     z = x[..., None, :, :] @ w
     weights = _leave_one_out_weights(z, bandwidth)
     values, penalty = fitted_values(weights, y, tokens, decay)
@@ -88,8 +88,8 @@ def loss_and_gradient(
     f = weights @ v
     residual = f.sum(axis=-3, keepdims=True) - y[..., None, :, None]
     slope = (2.0 / y.shape[-1]) * residual
-    # Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ is the quadratic form of a graph with the weights c + cᵀ, rows of c sum to 0,
-    # and c, which is a product of w and vectors, is never formed.
+    # Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ is the quadratic form of a graph with weights c + cᵀ.  Rows of c sum to 0.  The
+    # matrix c, a product of w and vectors, is not formed.
     rows = slope * (weights @ (v * z) - f * (weights @ z))
     masses = v * (weights.mT @ slope) - weights.mT @ (slope * f)
     columns = v * (weights.mT @ (slope * z)) - weights.mT @ (slope * f * z)
@@ -98,9 +98,9 @@ def loss_and_gradient(
 
 
 def _leave_one_out_weights(z: Array, bandwidth: float) -> Array:
-    """Weights (…, h, i, j) of projected pairs z (…, h, i, p) on one another, 0 on themselves."""
+    """Return weights (…, h, i, j) of projected pairs z (…, h, i, p) on each other, with a diagonal of 0."""
     z = z / bandwidth
-    # What depends on i alone leaves weights as they are.
+    # Terms that depend only on i do not change weights.
     weights = z @ z.mT - 0.5 * np.square(z).sum(axis=-1)[..., None, :]
     np.einsum("...ii->...i", weights)[:] = -np.inf
     return softmax(weights)

@@ -1,6 +1,6 @@
-"""Trees by scikit-learn, for the law that all ensembles share: random forests, and boosted trees.
+"""Trees of scikit-learn as members of an ensemble: random forests and gradient boosting.
 
-Boosted trees are no exchangeable members of an ensemble: each is fitted to what those before it leave.
+Boosted trees are not exchangeable: each is fitted to the residuals of those before it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from simstudy.design.settings.choices import GradientBoostingLearner, RandomFore
 
 
 def _fits(kind: str, cell: Cell, shared: SharedData, **settings: Any) -> Iterator[Any]:
-    """Yield the trees of each replicate, fitted with a seed of its own."""
+    """Yield the fitted trees of each replicate, each with a separate seed."""
     from sklearn import config_context, ensemble
 
     keys, values = shared.keys(cell.data.n_keys), shared.values(cell)
@@ -30,7 +30,7 @@ def _fits(kind: str, cell: Cell, shared: SharedData, **settings: Any) -> Iterato
 
 @evaluated.register
 def forest(learner: RandomForestLearner, cell: Cell, shared: SharedData) -> Members:
-    """Return the predictions of trees, each on its own bootstrap sample, splitting on the best of random features."""
+    """Return the predictions of trees, each fitted to a bootstrap sample with splits among random features."""
     settings = {"max_features": learner.max_features, "min_samples_leaf": learner.min_leaf}
     fits, points = _fits("RandomForestRegressor", cell, shared, **settings), query_points(cell).astype(np.float32)
     means = [np.stack([tree.tree_.predict(points)[:, 0] for tree in each.estimators_], axis=1) for each in fits]
@@ -39,7 +39,7 @@ def forest(learner: RandomForestLearner, cell: Cell, shared: SharedData) -> Memb
 
 @evaluated.register
 def boosted(learner: GradientBoostingLearner, cell: Cell, shared: SharedData) -> Members:
-    """Return n_heads times what every tree adds to the prediction, the first with the mean of outcomes."""
+    """Return n_heads times the increment of the prediction by each tree; that of the first includes the mean."""
     settings = {"learning_rate": learner.shrinkage, "max_depth": learner.depth, "subsample": learner.subsample}
     fits, points = _fits("GradientBoostingRegressor", cell, shared, **settings), query_points(cell)
     added = [np.diff(np.stack(list(each.staged_predict(points)), axis=1), prepend=0.0) for each in fits]
