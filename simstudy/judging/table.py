@@ -86,7 +86,7 @@ def table_of(numbers: Any, columns: Columns) -> Table:
     names = wide.columns
     factors = [str(each) if each is not None else "condition" for each in names.names]
     if len(set(factors)) < len(factors):
-        raise UserError("numbers: several levels of columns without a name; name them, as their factors")
+        raise UserError("numbers: columns have several levels without names; name each, as a factor")
     rows = names.to_frame().itertuples(index=False, name=None)
     # Levels of factors of each condition, as text unless they are numbers or truth values.
     plain = ((each if isinstance(each, bool | int | float) else printable(str(each)) for each in row) for row in rows)

@@ -2,7 +2,7 @@
 
 Keys are standard normal in R^d.  Queries and keys share orthonormal projections of dimension p.  Principal angles, in
 radians, lie along the last axis (p,).  "Noise" is the part of a covariance that homoscedastic noise causes; a signal
-adds another part, which may be negative.  Arguments that are not real numbers, and b <= 0, raise ValueError.
+adds another part, which may be negative.  Arguments that are not real numbers raise ValueError.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     angles : (..., p) array
         Principal angles in radians.
     bandwidth : float
-        b > 0, in units of the standard deviation of the keys.
+        b > 0, otherwise ValueError; in units of the standard deviation of the keys.
 
     Returns
     -------

@@ -95,7 +95,7 @@ def regression_function(regression: choices.Regression, n_features: int) -> Func
             return zero._replace(curvature=np.diag(_padded(coefficients, n_features)))
         case choices.Interaction():
             if max(regression.coordinates) > n_features:
-                raise ValueError(f"coordinates {regression.coordinates} are given, but n_features is {n_features}")
+                raise ValueError(f"coordinates = {regression.coordinates}; give at most n_features = {n_features}")
             first, second = (_padded([0.0] * (c - 1) + [1.0], n_features) for c in regression.coordinates)
             both = np.outer(first, second) + np.outer(second, first)
             return zero._replace(curvature=regression.amplitude / 2 * both)
@@ -105,7 +105,7 @@ def regression_function(regression: choices.Regression, n_features: int) -> Func
         case choices.Additive():
             n_active = n_features if regression.n_active is None else regression.n_active
             if n_active > n_features:
-                raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
+                raise ValueError(f"n_active = {n_active}; give at most n_features = {n_features}")
             active, axes = np.ones(n_active), np.eye(n_active, n_features)
             position = np.cumsum(active)
             decay = {"none": active, "exponential": np.exp(-regression.rate * (position - 1)),
@@ -126,7 +126,7 @@ def _waves(record: choices.Ridge | choices.Additive, shares: Array, frequencies:
 
 def _padded(values: Sequence[float] | Array, n_features: int) -> Array:
     if len(values) > n_features:
-        raise ValueError(f"{len(values)} coordinates are given, but n_features is {n_features}")
+        raise ValueError(f"{len(values)} coordinates; give at most n_features = {n_features}")
     return np.concatenate([np.asarray(values, dtype=float), np.zeros(n_features - len(values))])
 
 

@@ -1,7 +1,7 @@
 """Errors of averages of orthogonal and of aligned heads, for isotropic random targets and for linear ones.
 
 Keys are standard normal, logits distances.  Queries and keys share orthonormal projections to p dimensions.  Errors
-are means over queries x ~ N(0, s^2 I); B = 1 + b^2.  Arguments that are not real numbers, and b <= 0, raise ValueError.
+are means over queries x ~ N(0, s^2 I); B = 1 + b^2.  Arguments that are not real numbers raise ValueError.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def isotropic_bias(
     angles : (..., p) array
         Principal angles between any two heads, in radians.
     bandwidth : float
-        b > 0, in units of the standard deviation of the keys, as are all lengths.
+        b > 0, otherwise ValueError; in units of the standard deviation of the keys, as are all lengths.
     frequency_sd : (...) array
         t: standard deviation of the frequencies of the field.
     n_heads, n_features : int
@@ -65,7 +65,7 @@ def alignment_threshold(
     Parameters
     ----------
     n_heads, head_dim, bandwidth
-        H, p, and b > 0 in units of the standard deviation of the keys.
+        H, p, and b > 0, otherwise ValueError; b in units of the standard deviation of the keys.
     n_keys : float
         n; infinite by default, where the noise does not matter.
     noise_sd : float

@@ -195,8 +195,8 @@ class Seen:
         if "." in terms:
             if key in of_value and key not in result and query in result and query not in of_value:
                 raise UserError(
-                    f"{self._name}: attention by einsum {args[0]!r}, of which it is not known what are sequences and "
-                    "what are heads; name each axis, or give weights as arrays"
+                    f"{self._name}: attention by einsum {args[0]!r}, whose axes of sequences and heads are not known; "
+                    "name each axis, or give weights as arrays"
                 )
             return out
         features = [each for each in of_value if each not in of_weights]
@@ -226,8 +226,8 @@ class Seen:
             return tensor.unsqueeze(-3)[(None,) * (3 - tensor.ndim)]
         if tensor.ndim == 3:
             raise UserError(
-                f"{self._name}: attention of shape {tuple(tensor.shape)}, of which it is not known what are sequences "
-                "and what are heads; let the model compute (batch, head, query, ·), or give weights as arrays"
+                f"{self._name}: attention of shape {tuple(tensor.shape)}, whose axes of sequences and heads are not "
+                "known; let the model compute (batch, head, query, ·), or give weights as arrays"
             )
         return tensor.flatten(0, -4)
 
@@ -362,9 +362,9 @@ class Seen:
         if not off <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
             kind = f" ({type(call.module).__name__})" if call.module is not None else ""
             if off != off:  # NaN
-                raise UserError(f"{call.name}{kind}: its numbers are not finite; mend the model, or load it in float32")
+                raise UserError(f"{call.name}{kind}: its output is not finite; mend the model, or load it in float32")
             said = f"{call.name}{kind}: the weights read do not give its output (off by {off:.1e} of the values); it "
-            raise UserError(said + "computes attention in a way of its own: give weights that it returns, as arrays")
+            raise UserError(said + "computes attention in another way; give weights that it returns, as arrays")
 
 
 def _replace(undo: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any) -> None:

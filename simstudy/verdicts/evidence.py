@@ -94,17 +94,17 @@ def why_no_verdict(contrast: Contrast) -> str:
     if np.isfinite(contrast.plus):
         return ""
     if not np.isfinite(contrast.value):
-        return "no estimate, or none that is smooth in the means"
+        return "no estimate, or not a smooth function of means"
     if (blocks := contrast.degrees + 1) < contrast.fewest:
         common = " that cells with more and with fewer have in common" if contrast.n_blocks >= contrast.fewest else ""
         return f"{blocks:g} blocks of replicates or draws{common}, {contrast.fewest:g} are needed"
     if contrast.dominated:
         share = f"one block of {blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
-        return share + ("" if contrast.one_look else ", so only what is far off decides")
+        return share + ("" if contrast.one_look else ", so that only distant bounds decide")
     if contrast.one_look and abs(contrast.skewness * special.ndtri(contrast.one_look) ** 3) > SKEWED:
         return f"blocks are skewed: the mean of {blocks:g} has a skewness of {contrast.skewness:.1f}"
     if np.isfinite(contrast.unseen):
-        return f"all {blocks:g} blocks are alike, so only what no rare exception explains decides"
+        return f"all {blocks:g} blocks are alike, so that only more than rare exceptions explain decides"
     if callable(contrast.beyond) and p_above(contrast.beyond(-np.inf), 0.0) > 1e-3:
         return "the denominator of the ratio may be 0"
     return ""
@@ -153,7 +153,7 @@ def exact_end(contrast: Contrast, level: Any) -> Array:
     """Return the lower end of the exact interval of a share of events, or of a difference of two in the same units.
 
     The first is that of Clopper and Pearson (1934).  The second is Δ(2π − 1): Δ is the share of units that differ, at
-    its worse end for a tenth of the level; π is the share of +1 among them, with McNemar's test at the whole level.
+    its worse end for a tenth of the level, and π is the share of +1 among them.  Its sign is that of McNemar's test.
     """
     plus, differ, n, single = contrast.plus, contrast.plus + contrast.minus, contrast.n_blocks, contrast.origin != 0.0
     share = 2.0 * _least_share(plus, differ, np.where(single, 1.0, 1.0 - SPENT) * level) - 1.0

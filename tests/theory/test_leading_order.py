@@ -127,13 +127,13 @@ def test_cells_without_theory_are_blank_with_the_reason(method, cell, said):
 @pytest.mark.parametrize("regression, said", [
     (s.Linear(kind="linear", coefficients=(1.0, 1.0, 1.0)), "3 coordinates"),
     # A list of that length would not fit in memory.
-    (s.Additive(kind="additive", n_active=10**12), "n_active is 10{12},"),
-    (s.Interaction(kind="interaction", coordinates=(1, 10**12)), r"coordinates \(1, 10{12}\)"),
+    (s.Additive(kind="additive", n_active=10**12), "n_active = 10{12};"),
+    (s.Interaction(kind="interaction", coordinates=(1, 10**12)), r"coordinates = \(1, 10{12}\);"),
 ])  # fmt: skip
 def test_functions_of_absent_features_are_refused(regression, said):
     heads = directions(0, 90)
     for method in METHODS:
-        with pytest.raises(ValueError, match=f"{said}.* but n_features is 2"):
+        with pytest.raises(ValueError, match=f"{said}.* give at most n_features = 2"):
             method(make_cell(regression=regression), heads, heads, QUERIES)
 
 

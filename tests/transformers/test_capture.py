@@ -150,7 +150,7 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason(monkeypatch)
         with pytest.raises(UserError, match=said), capture(model, lambda call: None):
             pass
     for way in ("mixed", "blocks"):
-        unknown = "not known what are sequences and what are heads"
+        unknown = "whose axes of sequences and heads are not known"
         refuses(unknown, calls_of, Own(way), lambda way=way: Own(way).eval()(X))
     own = nn.functional.scaled_dot_product_attention
     monkeypatch.setattr(nn.functional, own.__name__, enlarged := lambda *given, **how: 1.01 * own(*given, **how))
