@@ -20,13 +20,11 @@ from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_t
 LAYOUT = "tree 3"  # an attribute of results, to be changed with what `tree_of` makes
 ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
 SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"
-_SHOWN = ("n_replicates", "n_failed", "precision_reached")
-"""Counts beside the measures; the others lie in the group ``run``."""
+_SHOWN = ("n_replicates", "n_failed", "precision_reached")  # beside measures; other counts lie in the group `run`
 METHOD, ESTIMATOR = "method", "estimator"
 """Factor of the methods of a study, and its dimension: xarray's ``sel`` has an argument ``method``."""
 _DIMENSIONS = {METHOD: ESTIMATOR}
-DERIVED = ("bandwidth_rule", "total_dim")
-"""Settings that others tell as well."""
+DERIVED = ("bandwidth_rule", "total_dim")  # settings that follow from others
 SPARSE = 4  # combinations of factors for each cell, beyond which a grid is a list of cells
 _NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions of variables that are no settings
 _SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {

@@ -257,6 +257,8 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
 
 def _state_of(value: Any) -> Iterator[Any]:
     """Yield what an object is pickled as, which has values in slots and in C; TypeError if it cannot be identified."""
+    if value is np.random.mtrand._rand:
+        return  # NumPy's global one, which distributions of SciPy hold
     if isinstance(value, np.random.Generator | np.random.RandomState):
         raise TypeError  # its state changes with each use
     reduced = copyreg.dispatch_table.get(type(value), lambda each: each.__reduce_ex__(4))(value)

@@ -16,7 +16,7 @@ import torch
 from builders import rare, refuses, write_design
 from commands import ROOT
 from scipy.interpolate import CubicSpline
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 import simstudy
 from simstudy import plots
@@ -348,7 +348,7 @@ class Slotted(list):
     Slotted, Trimmed, lambda k: CubicSpline([0.0, 1.0], [0.0, k]), lambda k: torch.tensor([0.0, k]), lambda k: {1.0, k},
     lambda k: np.vectorize(lambda x: k * x), lambda k: pd.Series([k]), lambda k: deque([k]),
     lambda k: re.compile(f"{k}"), lambda k: np.array([k, None]),
-    lambda k: [a := [1.0], b := [1.0], a if k > 0.5 else b],
+    lambda k: [a := [1.0], b := [1.0], a if k > 0.5 else b], norm,
 ])  # fmt: skip
 def test_value__identifies_whatever_holds_it(holding):
     one, same, other = (stand_ins({"own": functools.partial(shrunk, by=holding(k))}) for k in (0.5, 0.5, 0.6))
