@@ -29,11 +29,11 @@ def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
             return Inputs(keys, values, variances, queries)
         case LowRankTransformation():
             real = keys.astype(np.float64)
-            asked = np.broadcast_to(queries, (len(keys), *queries.shape[-3:])).swapaxes(1, 2)
+            points = np.broadcast_to(queries, (len(keys), *queries.shape[-3:])).swapaxes(1, 2)
             rank, method = transformation.rank, transformation.method
-            left, right = compressions(real.swapaxes(-1, -2), asked.astype(np.float64), rank, method)
+            left, right = compressions(real.swapaxes(-1, -2), points.astype(np.float64), rank, method)
             compressed = (left.swapaxes(-1, -2) @ real).astype(keys.dtype)
-            return inputs._replace(keys=compressed, queries=(asked @ right).swapaxes(1, 2).astype(queries.dtype))
+            return inputs._replace(keys=compressed, queries=(points @ right).swapaxes(1, 2).astype(queries.dtype))
     raise TypeError(f"no transformation {transformation!r}")
 
 

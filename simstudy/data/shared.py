@@ -95,11 +95,11 @@ class SharedData:
 
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Return key and query projections of redrawn heads, (replicate, head, feature, dimension) each."""
-        return self.once(("projections", *_own(cell)), lambda: projections_of(cell, self.first, self.count))
+        return self.once(("projections", *_head_settings(cell)), lambda: projections_of(cell, self.first, self.count))
 
     def indices(self, cell: Cell) -> np.ndarray:
         """Return diversity indices of redrawn heads, (replicate, index)."""
-        address = "indices", *_own(cell), cell.bandwidth
+        address = "indices", *_head_settings(cell), cell.bandwidth
         return self.once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ class SharedData:
             return found
 
         seen_by = of, None if of is None else cell.queries
-        return self.once(("projected", n, *_own(cell), scale, offset.tobytes(), *seen_by), of_heads)
+        return self.once(("projected", n, *_head_settings(cell), scale, offset.tobytes(), *seen_by), of_heads)
 
     def keys_less(self, offset: np.ndarray, n_keys: int, coordinates: int = 0) -> np.ndarray:
         """Return keys minus an offset (feature,), (replicate, feature, key), subtracted before rounding to float32."""
@@ -128,7 +128,7 @@ class SharedData:
         return np.ascontiguousarray(np.moveaxis(table[self.rows(n_keys)], 1, 2))
 
 
-def _own(cell: Cell) -> tuple[Any, ...]:
+def _head_settings(cell: Cell) -> tuple[Any, ...]:
     """Return the settings that determine the projections of heads in cells that share data."""
     return cell.heads, cell.estimator.head_bandwidths
 
@@ -136,7 +136,7 @@ def _own(cell: Cell) -> tuple[Any, ...]:
 def _coordinates(cell: Cell) -> tuple[Any, ...]:
     """Return the number of coordinates that are drawn instead of keys, and their settings; empty for whole keys."""
     n = n_coordinates(cell)
-    return (n, *_own(cell), cell.queries) if n else ()
+    return (n, *_head_settings(cell), cell.queries) if n else ()
 
 
 def projections_of(cell: Cell, first: int = 0, count: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -111,14 +111,14 @@ def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) ->
 
     A mean is over the units that have all numbers of its group.  Conditions without common units are independent.
     """
-    there, every = ~np.isnan(table.values), range(len(table.conditions))
+    present, every = ~np.isnan(table.values), range(len(table.conditions))
     groups = [every] if compared is None else list(compared)
     chosen = np.isin(every, [j for group in groups for j in group])
-    patterns = np.unique(there, axis=0) if not there.all() else there[:1]
+    patterns = np.unique(present, axis=0) if not present.all() else present[:1]
     # A number is missing if the condition shares units with those of this unit; other experiments do not count.
     experiment = _parts(patterns, [every])
-    of_unit = experiment[there.argmax(axis=1)]
-    missing = chosen & ~there & ((of_unit[:, None] == experiment) | ~there.any(axis=1, keepdims=True))
+    of_unit = experiment[present.argmax(axis=1)]
+    missing = chosen & ~present & ((of_unit[:, None] == experiment) | ~present.any(axis=1, keepdims=True))
     beyond = chosen & (np.abs(table.values) > LARGEST)
     if beyond.any() or (missing.any() and table.missing == "refuse"):
         row, column = np.argwhere(beyond if beyond.any() else missing)[0].tolist()
@@ -128,35 +128,35 @@ def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) ->
         lacking = f"no number, and {int(missing.any(axis=1).sum())} of {len(missing)} units lack one"
         remedy = 'mend that, or state missing = "drop" (option --drop) if it is missing by chance alone'
         raise UserError(f"{place}: {lacking}; {remedy}; units of separate experiments need separate names")
-    if 0.0 < np.abs(table.values[:, chosen]).max(initial=0.0, where=there[:, chosen]) < SMALLEST:
+    if 0.0 < np.abs(table.values[:, chosen]).max(initial=0.0, where=present[:, chosen]) < SMALLEST:
         raise UserError(f"numbers: all below {SMALLEST:g}, so that their squares vanish; give them in another unit")
     part = _parts(patterns, groups)
-    estimates, used = _means(table, there, [np.flatnonzero(chosen & (part == k)) for k in np.unique(part[chosen])])
+    estimates, used = _means(table, present, [np.flatnonzero(chosen & (part == k)) for k in np.unique(part[chosen])])
     return Numbers(estimates, used, missing)
 
 
-def _parts(there: NDArray[np.bool_], groups: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+def _parts(present: NDArray[np.bool_], groups: Sequence[Sequence[int]]) -> NDArray[np.intp]:
     """Return the number of the part of each condition; conditions of a group with a common unit are in one part."""
-    n_units, n = there.shape
+    n_units, n = present.shape
     ends = []
     for k, group in enumerate(groups):
-        unit, place = np.nonzero(there[:, group])
+        unit, place = np.nonzero(present[:, group])
         ends.append((np.asarray(group)[place], n + k * n_units + unit))
     edges, size = np.concatenate(ends, axis=1), n + len(groups) * n_units
     return np.asarray(connected_components(coo_array((np.ones(len(edges[0]), bool), edges), (size, size)))[1][:n])
 
 
 def _means(
-    table: Table, there: NDArray[np.bool_], parts: Sequence[NDArray[np.intp]]
+    table: Table, present: NDArray[np.bool_], parts: Sequence[NDArray[np.intp]]
 ) -> tuple[Estimates, NDArray[np.bool_]]:
     """Return the means for parts of the conditions, with contributions of clusters, and a mask of the units used."""
     n, finite = len(table.conditions), table.values[np.abs(table.values) <= LARGEST]
     spread = float(finite.max(initial=-np.inf) - finite.min(initial=np.inf)) or float(np.abs(finite).max()) or 1.0
     values, shares = np.full(n, np.nan), np.zeros((table.clusters.max() + 1, n))
-    n_blocks, trials, used = np.zeros(n), np.zeros(n), np.zeros(len(there), bool)
-    events = np.full(there.shape, -1, np.int8)
+    n_blocks, trials, used = np.zeros(n), np.zeros(n), np.zeros(len(present), bool)
+    events = np.full(present.shape, -1, np.int8)
     for part in parts:
-        if not (kept := there[:, part].all(axis=1)).any():
+        if not (kept := present[:, part].all(axis=1)).any():
             others = " and all conditions compared with it" if len(part) > 1 else ""
             remedy = "give them, or select other conditions in where"
             raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{others}; {remedy}")

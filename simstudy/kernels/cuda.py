@@ -52,23 +52,23 @@ def nw_moments(
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     n_replicates, n_heads, head_dim, _ = keys.shape
     shape, products = (n_replicates, queries.shape[1], n_heads), variances is not None
-    scale, there = scale_of(logits, float(bandwidth), real), is_on_gpu(values)
+    scale, on_gpu = scale_of(logits, float(bandwidth), real), is_on_gpu(values)
     means, lowest, masses, logs = (new_array(shape, np.float64) for _ in range(4))
     grams = new_array((*shape, n_heads) if products else (n_replicates, 1, 1, 1), np.float64)
     points = np.moveaxis(queries, 1, 3).reshape(len(queries), -1, shape[1])
     data = [on_device(x, real) for x in (keys, values, variances if products else values, points)]
     numbers = data[0].reshape(n_replicates, -1), *data[1:], scale.rate, np.finfo(real).max, cuda_heads.MOST[real.name]
-    for apart in (False, True):
-        tiles = cuda_heads.tiling(*shape[1:], head_dim, real, apart)
+    for between in (False, True):
+        tiles = cuda_heads.tiling(*shape[1:], head_dim, real, between)
         n_blocks = n_replicates * -(-shape[1] // tiles.queries) * len(tiles.heads)
-        if n_blocks and (products or not apart):
-            n_sums = len(cuda_heads.sums_of(tiles.side, products, apart))
+        if n_blocks and (products or not between):
+            n_sums = len(cuda_heads.sums_of(tiles.side, products, between))
             sums = new_array((n_blocks, n_sums, tiles.queries), np.float64)
             heads = on_device(tiles.heads, np.uint32)
-            kernel = cuda_heads.heads_of(real.name, scale.distance, head_dim, tiles, products, apart)
+            kernel = cuda_heads.heads_of(real.name, scale.distance, head_dim, tiles, products, between)
             _start(kernel, n_blocks, THREADS, means, lowest, masses, logs, grams, sums, heads, *numbers)
     found = [means, grams if products else None, logs if with_mass else None]
-    if not (there and products):
+    if not (on_gpu and products):
         found = [x if x is None else to_host(x)[0] for x in found]
     return found[0], found[1], found[2]
 

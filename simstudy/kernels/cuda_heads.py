@@ -46,68 +46,68 @@ class Tiling(NamedTuple):
     span: int  # number of keys of the runs of all threads
 
 
-def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], apart: bool) -> Tiling:
-    """Return a tiling with few idle threads, by groups of heads, or by pairs of groups if ``apart``."""
+def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], between: bool) -> Tiling:
+    """Return a tiling with few idle threads, by groups of heads, or by pairs of groups if ``between``."""
     n_groups = -(-n_heads // LARGEST_SIDE[real.name])
     side, queries = -(-n_heads // n_groups), min(LANES, 1 << (n_queries - 1).bit_length())
     groups = [tuple(min(h, n_heads - 1) for h in range(a * side, (a + 1) * side)) for a in range(n_groups)]
-    heads = tuple(one + other for one, other in itertools.combinations(groups, 2)) if apart else tuple(groups)
-    keys = max(1, 16 // real.itemsize // (2 if apart else 1)) if THREADS // queries <= LANES // 2 else 1
-    room = _FETCHED * queries // (side * keys * (2 if apart else 1))
+    heads = tuple(one + other for one, other in itertools.combinations(groups, 2)) if between else tuple(groups)
+    keys = max(1, 16 // real.itemsize // (2 if between else 1)) if THREADS // queries <= LANES // 2 else 1
+    room = _FETCHED * queries // (side * keys * (2 if between else 1))
     return Tiling(heads, side, queries, keys, min(head_dim, max(room, 1)), THREADS // queries * keys)
 
 
-def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
+def sums_of(side: int, products: bool, between: bool) -> np.ndarray:
     """Return (head, head, kind) of each sum of a block; kind 0: weights, 1: weighted values, 2: products."""
-    pairs = [(h, g, 2) for h in range(side) for g in (range(side, 2 * side) if apart else range(h, side))]
+    pairs = [(h, g, 2) for h in range(side) for g in (range(side, 2 * side) if between else range(h, side))]
     alone = [(h, h, kind) for kind in range(2) for h in range(side)]
-    return np.array(pairs if apart else alone + pairs if products else alone, np.int32)
+    return np.array(pairs if between else alone + pairs if products else alone, np.int32)
 
 
 @functools.cache
-def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products: bool, apart: bool) -> Any:
-    """Return the kernel of a group of heads, with or without products; or of products of two groups if ``apart``."""
-    heads, side, n_lanes, n_own, dims, span = tiling
+def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products: bool, between: bool) -> Any:
+    """Return the kernel of a group of heads, with or without products; or of products of two groups if ``between``."""
+    heads, side, n_lanes, n_run, dims, span = tiling
     n, n_kinds = len(heads[0]), len(heads)
-    n_sums = len(sums_of(side, products, apart))
-    n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_own
+    n_sums = len(sums_of(side, products, between))
+    n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_run
     held = n * head_dim <= _HELD
     n_held = n * head_dim * held or 1
-    add_scores, adders = _scorer(distance, head_dim, tiling, n, held), _adders(tiling, n_sums, products, apart)
+    add_scores, adders = _scorer(distance, head_dim, tiling, n, held), _adders(tiling, n_sums, products, between)
     prepare, find_nearest = _preparer(head_dim, tiling, n, n_sums, held), _finder(add_scores, tiling, n)
     sum_keys = _summer(add_scores, cuda_exp2_of(real), *adders, tiling, n)
-    note, finish = _results(tiling, products, apart)
+    note, finish = _results(tiling, products, between)
 
-    @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, apart), 255))
+    @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, between), 255))
     def compute(means, lowest, masses, logs, grams, sums, table, keys, values, variances, queries, rate, largest, most):
         n_queries, n_keys, of_block = means.shape[1], values.shape[1], sums[cuda.blockIdx.x]
         n_parts = (n_queries + n_lanes - 1) // n_lanes
         r, kind = cuda.blockIdx.x // (n_parts * n_kinds), cuda.blockIdx.x // n_parts % n_kinds
-        first, own = cuda.blockIdx.x % n_parts * n_lanes, table[kind]
+        first, members = cuda.blockIdx.x % n_parts * n_lanes, table[kind]
         q, known = min(first + cuda.threadIdx.x % n_lanes, n_queries - 1), min(n_keys, FIRST)
         shared, of_thread = cuda.shared.array(n_shared, keys.dtype, alignment=16), cuda.local.array(n_sums, keys.dtype)
         rows, point = cuda.shared.array(n_rows, np.uint32), cuda.local.array(n_held, keys.dtype)
         scores, nearest = cuda.local.array(n_scores, keys.dtype), cuda.local.array(n, keys.dtype)
         points = queries[r if queries.shape[0] > 1 else 0]
         data, memory = (keys[r], values[r], variances[r], rows, points, q), (shared, scores, of_thread, of_block)
-        prepare(points, q, own, rows, point, of_thread)
+        prepare(points, q, members, rows, point, of_thread)
         while True:
-            if apart:
+            if between:
                 for c in range(n):
-                    nearest[c] = lowest[r, q, own[c]]
+                    nearest[c] = lowest[r, q, members[c]]
             else:
                 find_nearest(data, point, known, largest, shared, scores, nearest)
             sum_keys(data, point, rate, nearest, *memory)
             far = 0
             for h in range(side):
                 far += not of_block[h, cuda.threadIdx.x % n_lanes] <= most
-            if apart or known == n_keys or not cuda.syncthreads_or(np.int32(far)):
+            if between or known == n_keys or not cuda.syncthreads_or(np.int32(far)):
                 break
             known = n_keys
-        if not apart:
-            note(of_block, own, first, nearest, rate, lowest[r], masses[r], logs[r])
+        if not between:
+            note(of_block, members, first, nearest, rate, lowest[r], masses[r], logs[r])
         cuda.syncthreads()
-        finish(of_block, own, first, means[r], masses[r], grams[r])
+        finish(of_block, members, first, means[r], masses[r], grams[r])
 
     return compute
 
@@ -117,14 +117,14 @@ def _preparer(head_dim: int, tiling: Tiling, n: int, n_sums: int, held: bool) ->
     dims = tiling.dims
 
     @cuda_function
-    def prepare(points, q, own, rows, point, of_thread):
+    def prepare(points, q, members, rows, point, of_thread):
         for c in range(n_sums):
             of_thread[c] = 0
         for at in range(cuda.threadIdx.x, n * dims, THREADS):
-            rows[at] = own[at // dims] * np.uint64(head_dim) + np.uint64(at % dims)
+            rows[at] = members[at // dims] * np.uint64(head_dim) + np.uint64(at % dims)
         if held:
             for c in range(n * head_dim):
-                point[c] = points[own[c // head_dim] * np.uint64(head_dim) + np.uint64(c % head_dim), q]
+                point[c] = points[members[c // head_dim] * np.uint64(head_dim) + np.uint64(c % head_dim), q]
 
     return prepare
 
@@ -134,13 +134,13 @@ def _scorer(distance: bool, head_dim: int, tiling: Tiling, n: int, held: bool) -
 
     Afterwards shared memory has the keys of all threads, then their values and noise variances.
     """
-    n_lanes, n_own, dims, span = tiling[2:]
+    n_lanes, n_run, dims, span = tiling[2:]
     n_numbers = n * dims * span
 
     @cuda_function
     def add_scores(data, point, start, shared, scores):
         keys, values, variances, rows, points, q = data
-        own_keys, thread = np.uint64(cuda.threadIdx.x // n_lanes * n_own), np.uint64(cuda.threadIdx.x)
+        run_start, thread = np.uint64(cuda.threadIdx.x // n_lanes * n_run), np.uint64(cuda.threadIdx.x)
         n_keys, last = np.uint64(np.uint32(values.size)), np.uint64(values.size - 1)
         i = min(np.uint64(start) + thread % np.uint64(span), last)
         for k0 in range(0, head_dim, dims):
@@ -160,29 +160,29 @@ def _scorer(distance: bool, head_dim: int, tiling: Tiling, n: int, held: bool) -
                 row = np.uint64(rows[c * dims]) + np.uint64(k0)
                 for k in range(dims if dims == head_dim else min(dims, head_dim - k0)):
                     x = point[c * head_dim + k0 + k] if held else points[row + np.uint64(k), q]
-                    at = np.uint64((c * dims + k) * span) + own_keys
-                    for own in range(n_own):
-                        gap = shared[at + np.uint64(own)] - x
-                        scores[c * n_own + own] += gap * gap if distance else -(shared[at + np.uint64(own)] * x)
+                    at = np.uint64((c * dims + k) * span) + run_start
+                    for j in range(n_run):
+                        gap = shared[at + np.uint64(j)] - x
+                        scores[c * n_run + j] += gap * gap if distance else -(shared[at + np.uint64(j)] * x)
 
     return add_scores
 
 
 def _finder(add_scores: Any, tiling: Tiling, n: int) -> Any:
     """Return the function that finds the lowest scores of the first keys."""
-    n_lanes, n_own, span = tiling.queries, tiling.keys, tiling.span
+    n_lanes, n_run, span = tiling.queries, tiling.keys, tiling.span
 
     @cuda_function
     def find_nearest(data, point, known, largest, shared, scores, nearest):
         for c in range(n):
             nearest[c] = largest
         for start in range(0, known, span):
-            for c in range(n * n_own):
+            for c in range(n * n_run):
                 scores[c] = 0
             add_scores(data, point, start, shared, scores)
-            for c in range(n * n_own):
+            for c in range(n * n_run):
                 # A NaN score may be missed here, as it makes its weight NaN.
-                nearest[c // n_own] = scores[c] if scores[c] < nearest[c // n_own] else nearest[c // n_own]
+                nearest[c // n_run] = scores[c] if scores[c] < nearest[c // n_run] else nearest[c // n_run]
         cuda.syncthreads()
         for c in range(n):
             shared[c * THREADS + cuda.threadIdx.x] = nearest[c]
@@ -196,45 +196,45 @@ def _finder(add_scores: Any, tiling: Tiling, n: int) -> Any:
 
 def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: int) -> Any:
     """Return the function that computes weights of all keys, and adds weights, weighted values and products."""
-    n_own, n_lanes, span, n_numbers = tiling.keys, tiling.queries, tiling.span, n * tiling.dims * tiling.span
+    n_run, n_lanes, span, n_numbers = tiling.keys, tiling.queries, tiling.span, n * tiling.dims * tiling.span
 
     @cuda_function
     def sum_keys(data, point, rate, nearest, shared, scores, of_thread, of_block):
-        own_keys, n_keys = np.uint64(cuda.threadIdx.x // n_lanes * n_own), data[1].size
+        run_start, n_keys = np.uint64(cuda.threadIdx.x // n_lanes * n_run), data[1].size
         for start in range(0, n_keys, span):
-            for c in range(n * n_own):
+            for c in range(n * n_run):
                 scores[c] = 0
             add_scores(data, point, start, shared, scores)
-            for c in range(n * n_own):
-                scores[c] = exp2(-rate * (scores[c] - nearest[c // n_own]))
+            for c in range(n * n_run):
+                scores[c] = exp2(-rate * (scores[c] - nearest[c // n_run]))
             if start + span > n_keys:
-                for c in range(n * n_own):
-                    if start + own_keys + c % n_own >= n_keys:
+                for c in range(n * n_run):
+                    if start + run_start + c % n_run >= n_keys:
                         scores[c] = 0
-            for own in range(n_own):
-                at = np.uint64(n_numbers) + own_keys + np.uint64(own)
-                add(own, shared[at], shared[at + np.uint64(span)], scores, of_thread)
+            for j in range(n_run):
+                at = np.uint64(n_numbers) + run_start + np.uint64(j)
+                add(j, shared[at], shared[at + np.uint64(span)], scores, of_thread)
             if start // span % TOGETHER == TOGETHER - 1 or start + span >= n_keys:
                 keep(of_thread, shared, start < TOGETHER * span, of_block)
 
     return sum_keys
 
 
-def _adders(tiling: Tiling, n_sums: int, products: bool, apart: bool) -> tuple[Any, Any]:
+def _adders(tiling: Tiling, n_sums: int, products: bool, between: bool) -> tuple[Any, Any]:
     """Return functions that add weights, values and products of a key, and that add sums of threads to a block."""
-    side, n_own, n_lanes, stop = tiling.side, tiling.keys, tiling.queries, len(tiling.heads[0])
+    side, n_run, n_lanes, stop = tiling.side, tiling.keys, tiling.queries, len(tiling.heads[0])
 
     @cuda_function
-    def add(own, y, v, scores, of_thread):
+    def add(j, y, v, scores, of_thread):
         for h in range(side):
-            w, c = scores[h * n_own + own], (h - 1) * side if apart else (2 + h) * side - h * (h + 1) // 2
-            if not apart:
+            w, c = scores[h * n_run + j], (h - 1) * side if between else (2 + h) * side - h * (h + 1) // 2
+            if not between:
                 of_thread[h] += w
                 of_thread[side + h] += w * y
             if products:
                 w *= v
-                for g in range(side if apart else h, stop):
-                    of_thread[c + g] += w * scores[g * n_own + own]
+                for g in range(side if between else h, stop):
+                    of_thread[c + g] += w * scores[g * n_run + j]
 
     @cuda_function
     def keep(of_thread, shared, begins, sums):
@@ -253,13 +253,13 @@ def _adders(tiling: Tiling, n_sums: int, products: bool, apart: bool) -> tuple[A
     return add, keep
 
 
-def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, Any]:
+def _results(tiling: Tiling, products: bool, between: bool) -> tuple[Any, Any]:
     """Return functions that store sums of weights with their references, and that turn all sums into results."""
-    table, n_lanes, side = sums_of(tiling.side, products, apart), tiling.queries, tiling.side
+    table, n_lanes, side = sums_of(tiling.side, products, between), tiling.queries, tiling.side
     n_sums = len(table)
 
     @cuda_function
-    def note(sums, own, first, nearest, rate, lowest, masses, logs):
+    def note(sums, members, first, nearest, rate, lowest, masses, logs):
         q = first + cuda.threadIdx.x
         if cuda.threadIdx.x < n_lanes and q < masses.shape[0]:
             for h in range(side):
@@ -267,15 +267,15 @@ def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, Any]:
                 # The reference has weight 1, unless no logit is finite.
                 if not mass >= 0.5:
                     mass = nearest[h] = math.nan
-                lowest[q, own[h]], masses[q, own[h]] = nearest[h], mass
-                logs[q, own[h]] = math.log(mass) - _LN_2 * rate * nearest[h]
+                lowest[q, members[h]], masses[q, members[h]] = nearest[h], mass
+                logs[q, members[h]] = math.log(mass) - _LN_2 * rate * nearest[h]
 
     @cuda_function
-    def finish(sums, own, first, means, masses, grams):
+    def finish(sums, members, first, means, masses, grams):
         kinds = cuda.const.array_like(table)
         for at in range(cuda.threadIdx.x, n_sums * n_lanes, THREADS):
             c, lane = at // n_lanes, at % n_lanes
-            h, g, q = own[kinds[c, 0]], own[kinds[c, 1]], first + lane
+            h, g, q = members[kinds[c, 0]], members[kinds[c, 1]], first + lane
             if q < means.shape[0] and kinds[c, 2] == 1:
                 means[q, h] = sums[c, lane] / masses[q, h]
             elif q < means.shape[0] and kinds[c, 2] == 2:

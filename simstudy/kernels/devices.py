@@ -54,9 +54,9 @@ def on_device(x: Any, real: Any) -> Any:
     if is_on_gpu(x):
         return x
     # Pageable memory is copied before the call returns, so that the array may be freed.
-    there = new_array(np.shape(x), real)
-    there.ravel().copy_to_device(np.ascontiguousarray(x, real).reshape(-1), stream=stream())
-    return there
+    copy = new_array(np.shape(x), real)
+    copy.ravel().copy_to_device(np.ascontiguousarray(x, real).reshape(-1), stream=stream())
+    return copy
 
 
 _unused = kept_by_thread(lambda shape, real: [], most=32)  # a batch has arrays of some 20 kinds

@@ -119,14 +119,14 @@ def variances(cell: Cell, precision: Precision = ANY, control: Control | None = 
     n_draws, cell = PILOT_DRAWS if cell.population else 1, cell.with_simulation(batch_size=N_BLOCKS)
     with _libraries().limit(limits=1):
         batches = [simulate_batch([cell], number)[0] for number in range(FIRST_DRAW, FIRST_DRAW + n_draws)]
-        alone: list[Any] = [measured(cell.with_simulation(population=()), [batch]) for batch in batches]
-        together = measured(cell, batches, first=FIRST_DRAW)
-        if together is None or together.n_failed or None in alone:
+        by_draw: list[Any] = [measured(cell.with_simulation(population=()), [batch]) for batch in batches]
+        joint = measured(cell, batches, first=FIRST_DRAW)
+        if joint is None or joint.n_failed or None in by_draw:
             return None
-        together = control(cell, together, FIRST_DRAW) if control else together
-    wanted = _wanted(together, precision)
-    within = np.array([np.mean([one.mcse[name] ** 2 for one in alone]) for name, _ in wanted])
-    total = n_draws * np.array([(together.contribution[name] ** 2).sum() for name, _ in wanted])
+        joint = control(cell, joint, FIRST_DRAW) if control else joint
+    wanted = _wanted(joint, precision)
+    within = np.array([np.mean([one.mcse[name] ** 2 for one in by_draw]) for name, _ in wanted])
+    total = n_draws * np.array([(joint.contribution[name] ** 2).sum() for name, _ in wanted])
     both = np.stack([np.maximum(total - within, 0.0), (N_BLOCKS - 1) * within])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(both / np.array([error for _, error in wanted]) ** 2, posinf=0.0)

@@ -88,11 +88,11 @@ def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, in
     """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
     size, per_block = cell.simulation.batch_size, max(1, cell.simulation.batch_size // N_BLOCKS)
     n_blocks = size // per_block * cell.geometry[1]  # the last blocks of a short batch are empty
-    together_bytes, alone_bytes = _limits(cell, device)
-    together = max(1, together_bytes // (replicate_bytes(cell) * per_block))
-    length = together * per_block if together > 1 else _piece_length(cell, alone_bytes)
-    for block in range(0, n_blocks, together):
-        blocks = range(block, min(block + together, n_blocks))
+    blocks_bytes, piece_bytes = _limits(cell, device)
+    n_joint = max(1, blocks_bytes // (replicate_bytes(cell) * per_block))
+    length = n_joint * per_block if n_joint > 1 else _piece_length(cell, piece_bytes)
+    for block in range(0, n_blocks, n_joint):
+        blocks = range(block, min(block + n_joint, n_blocks))
         stop = blocks.stop * per_block
         for first in range(block * per_block, stop, length):
             yield blocks, batch * size + first, min(length, stop - first)

@@ -62,7 +62,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
             **dict(zip(("key_projections", "query_projections"), drawn, strict=True)),
             "target": at_queries(cell),
         }
-    ((own, why),) = results_of(cell, replicate)
+    ((results, why),) = results_of(cell, replicate)
     try:
         members = members_of(cell, shared)
         combined, gram = cell.n_members < cell.heads.n_heads, members.gram
@@ -82,7 +82,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
     variables: dict[str, Any] = {n: (*_ARRAYS[n][:1], arrays[n], {"long_name": _ARRAYS[n][1]}) for n in arrays}
-    for name, values in own.items():
+    for name, values in results.items():
         if (array := as_array(values)).dtype.kind in "fiub":
             axes = [f"{name}_{axis}" for axis in range(array.ndim)]
             variables[name] = axes, array, {"long_name": "as the functions return it"}

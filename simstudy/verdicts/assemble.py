@@ -35,44 +35,44 @@ ATTRIBUTES = ("numbers", "study", "profile", "title", "engine", "simstudy_versio
 
 def assemble(
     design: Design,
-    accounts: Sequence[CellProgress],
+    progress: Sequence[CellProgress],
     tell: Callable[[int], None] = lambda _: None,
     device: str = "cpu",
     theory_by_cell: TheoryByCell | None = None,
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """Return all measures of all cells, by simulation and theory, and details; ``tell`` gets the count of cells."""
     theories: list[dict[str, Theory]] = []
-    cells = [account.planned.cell for account in accounts]
-    for theory in predict([account.planned for account in accounts], theory_by_cell):
+    cells = [each.planned.cell for each in progress]
+    for theory in predict([each.planned for each in progress], theory_by_cell):
         theories.append(theory)
         tell(len(theories))
-    failed = np.array([len(account.failed) for account in accounts])
-    looks = [[batches * account.batch_size for batches in account.looks] for account in accounts]
+    failed = np.array([len(each.failed) for each in progress])
+    looks = [[batches * each.batch_size for batches in each.looks] for each in progress]
     arrays: dict[str, Any] = {
-        "n_replicates": np.array([account.done * account.batch_size for account in accounts]) - failed,
+        "n_replicates": np.array([each.done * each.batch_size for each in progress]) - failed,
         "error_over": np.array([draws_in([cell]) or "over replicates" for cell in cells], object),
         "n_failed": failed,
-        "n_batches": np.array([account.done for account in accounts]),
-        "precision_reached": np.array([account.reached for account in accounts]),
-        "n_looks": np.array([len(account.looks) for account in accounts]),
+        "n_batches": np.array([each.done for each in progress]),
+        "precision_reached": np.array([each.reached for each in progress]),
+        "n_looks": np.array([len(each.looks) for each in progress]),
         "look_replicates": np.array([*zip_longest(*looks, fillvalue=0)], int).reshape(-1, len(looks)).T,
     }
-    if any(account.planned.cell.controlled for account in accounts):
-        used = [a.performance.estimator if a.planned.cell.controlled and a.performance else "" for a in accounts]
+    if any(each.planned.cell.controlled for each in progress):
+        used = [a.performance.estimator if a.planned.cell.controlled and a.performance else "" for a in progress]
         whys = [cell.without_control if cell.simulation.control != "none" else "" for cell in cells]
         described = [name or f"plain: {why}".removesuffix(": ") for name, why in zip(used, whys, strict=True)]
         arrays["control_variate"] = np.array(described, dtype=object)
-    reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
+    reasons = [["" for _ in progress], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays["inapplicable"] = np.array(reasons, dtype=object)
     measured = {name for cell in cells for name in cell.statistics}
     always = [name for name in MEASURES | STATISTICS if name not in OCCASIONAL or name in measured]
-    found = [account.performance for account in accounts]
+    found = [each.performance for each in progress]
     for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
         empirical = [float(p.estimate.get(name, np.nan)) if p else np.nan for p in found]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
         arrays[f"{name}_mcse"] = np.array([float(p.printed(name)) if p and name in p.mcse else np.nan for p in found])
     # Known even if so many replicates failed that there is no Monte Carlo error.
-    arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
+    arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in progress]
     for name in MEASURES:
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     undefined = np.full(len(INDICES), np.nan)
@@ -85,8 +85,8 @@ def assemble(
     if figures:
         coords["figure"] = list(figures)
     for position, figure in enumerate(figures.values()):
-        inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
-        of_grid = [accounts[i] for i in inside]
+        inside = [i for i, each in enumerate(progress) if each.planned.grid == figure.grid]
+        of_grid = [progress[i] for i in inside]
         estimates = estimates_of(of_grid, figure.y)
         chosen = [i for i, row in enumerate(estimates.conditions) if selected(row, figure.where)]
         of = Selected(estimates, chosen, design.factors[figure.grid])
@@ -96,7 +96,7 @@ def assemble(
             levels = [name for name in (figure.hue, figure.panel) if name]
             numbers = [*wrong_pairs(of, [estimates_of(of_grid, "hdi", index) for index in INDICES], levels)]
         for name, values in zip(figure.stored, numbers, strict=True):
-            whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
+            whole = np.full((len(figures), len(progress), *values.shape[1:]), np.nan)
             arrays.setdefault(name, whole)[position, inside] = values
     source = provenance(device, [planned.cell for planned in design.cells])
     known = measures.measures_of_functions((planned.cell for planned in design.cells), design.measures)
@@ -122,7 +122,7 @@ def assemble(
         # Identifies the results to which details belong.
         "numbers": hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16],
     }
-    return labelled(arrays, coords, attributes), details(accounts, coordinates(design), attributes)
+    return labelled(arrays, coords, attributes), details(progress, coordinates(design), attributes)
 
 
 def coordinates(design: Design) -> dict[str, Any]:
@@ -145,18 +145,18 @@ def coordinates(design: Design) -> dict[str, Any]:
 
 
 def details(
-    accounts: Sequence[CellProgress], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]
+    progress: Sequence[CellProgress], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> xr.Dataset:
     """Return the details of all cells, with the dimensions that the catalogue of variables gives."""
-    measured = [account.performance for account in accounts]
-    asked = [(each.planned.cell, p) for each in accounts if each.planned.by_query and (p := each.performance)]
+    measured = [each.performance for each in progress]
+    asked = [(each.planned.cell, p) for each in progress if each.planned.by_query and (p := each.performance)]
     n_members = [len(p.estimate["head_squared_bias"]) if p else 0 for p in measured]
     arrays: dict[str, Any] = {
         "n_blocks": [len(p.contribution["failure_rate"]) if p else 0 for p in measured],
         "n_used_blocks": [p.n_blocks if p else 0 for p in measured],
         "n_members": n_members,
         "n_pairs": np.square(n_members),
-        "n_queries": [a.planned.cell.n_queries if a.planned.by_query and a.performance else 0 for a in accounts],
+        "n_queries": [a.planned.cell.n_queries if a.planned.by_query and a.performance else 0 for a in progress],
     }
     contributions = [p.contribution for p in measured if p]
     for name in dict.fromkeys(name for given in contributions for name in given):

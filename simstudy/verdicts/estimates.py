@@ -173,12 +173,12 @@ def contrast_of(
     return found._replace(df=df, few=np.sqrt(2.0) / unseen)
 
 
-def estimates_of(accounts: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:
+def estimates_of(progress: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:
     """Return the estimates of one measure in these cells; for ``hdi``, those of one index."""
-    cells = [account.planned.cell for account in accounts]
-    streams = [(cell.simulation.seed, account.batch_size) for cell, account in zip(cells, accounts, strict=True)]
-    measured = [account.performance for account in accounts]
-    counted = any(measure in account.planned.counted for account in accounts)
+    cells = [each.planned.cell for each in progress]
+    streams = [(cell.simulation.seed, each.batch_size) for cell, each in zip(cells, progress, strict=True)]
+    measured = [each.performance for each in progress]
+    counted = any(measure in each.planned.counted for each in progress)
     return estimates_from([cell.coordinates for cell in cells], streams, measured, measure, index, counted)
 
 

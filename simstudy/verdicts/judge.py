@@ -45,26 +45,26 @@ SIMULATED = 0.1
 
 
 def on_grid(
-    claim: BaseClaim, design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell
+    claim: BaseClaim, design: Design, progress: Sequence[CellProgress], theory_by_cell: TheoryByCell
 ) -> tuple[list[int], Selected]:
     """Return the numbers of the cells of the grid of a claim, and its selected cells with estimates and theory."""
-    positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
-    found = [accounts[i] for i in positions]
+    positions = [i for i, each in enumerate(progress) if each.planned.grid == claim.grid]
+    found = [progress[i] for i in positions]
     of = selected_by(claim, found, design.factors[claim.grid])._replace(drawn=tuple(design.grids[claim.grid].domain))
     if (source := getattr(claim, "source", None)) is not None:
         from simstudy.verdicts.predictions import predict, values_of
 
-        theories = list(predict([account.planned for account in found], theory_by_cell))
+        theories = list(predict([each.planned for each in found], theory_by_cell))
         errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
         of = of._replace(theory=Predictions(values_of(theories, source, claim.measure), errors))
     return positions, of
 
 
-def selected_by(claim: BaseClaim, accounts: Sequence[CellProgress], factors: tuple[str, ...]) -> Selected:
+def selected_by(claim: BaseClaim, progress: Sequence[CellProgress], factors: tuple[str, ...]) -> Selected:
     """Return the cells that a claim selects in its grid, without theory."""
-    estimates = estimates_of(accounts, claim.measure, claim.index)
+    estimates = estimates_of(progress, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
-    diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, ViolatedPairs) else None
+    diversity = estimates_of(progress, "hdi", claim.against) if isinstance(claim, ViolatedPairs) else None
     return Selected(estimates, chosen, factors, diversity=diversity)
 
 
@@ -139,16 +139,16 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return adjusted[np.argsort(order)]
 
 
-def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell) -> xr.Dataset:
+def judge(design: Design, progress: Sequence[CellProgress], theory_by_cell: TheoryByCell) -> xr.Dataset:
     """Return a verdict on every claim of the design, along ``claim``, and all comparisons, along ``comparison``.
 
     Theory in ``theory_by_cell`` is not evaluated again.
     """
     judgements, about = {}, {}
     for name, claim in design.claims.items():
-        positions, of = on_grid(claim, design, accounts, theory_by_cell)
+        positions, of = on_grid(claim, design, progress, theory_by_cell)
         judgements[name] = judge_claim(claim, of, len(design.claims))
-        chosen = [accounts[positions[i]] for i in of.chosen]
+        chosen = [progress[positions[i]] for i in of.chosen]
         replicates = f"{_range({each.done * each.batch_size for each in chosen})} replicates" if chosen else ""
         draws = {each.done for each in chosen if each.planned.cell.population}
         settings = design.grids[claim.grid].settings_of(claim.holds)
@@ -203,18 +203,18 @@ def _range(numbers: set[int]) -> str:
     return str(max(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
-def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, accounts: Sequence[CellProgress]) -> list[int]:
+def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, progress: Sequence[CellProgress]) -> list[int]:
     """Return the number of batches of each cell at which undecided comparisons are expected to be decided."""
-    wanted = [account.target for account in accounts]
-    by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}
+    wanted = [each.target for each in progress]
+    by_precision = {each.planned.grid for each in progress if each.planned.precision.stop == "precision"}
     for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):
-        positions, of = on_grid(claim, design, accounts, theory_by_cell)
+        positions, of = on_grid(claim, design, progress, theory_by_cell)
         judged = judge_claim(claim, of, len(design.claims))
         for comparison in judged.comparisons if judged.verdict == "undecided" else ():
             if comparison.evidence.in_favour < judged.level or not comparison.cells:
                 continue
             places = [positions[cell] for cell in comparison.cells]
-            cells = [accounts[place] for place in places]
+            cells = [progress[place] for place in places]
             done = max(each.done for each in cells)
             n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
             ratio = anytime_score(judged.level, n_blocks) / anytime_score(float(min(comparison.evidence)), n_blocks)

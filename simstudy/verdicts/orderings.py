@@ -44,10 +44,10 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
         yield Comparison(text, *numbers, evidence, confidence, tuple(cells))
 
 
-def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]) -> tuple[Array, Array]:
-    """Return the share of pairs, within levels of ``apart``, that each index orders wrongly, and its MCSE."""
+def wrong_pairs(of: Selected, indices: Sequence[Estimates], factors: Sequence[str]) -> tuple[Array, Array]:
+    """Return the share of pairs, within levels of ``factors``, that each index orders wrongly, and its MCSE."""
     shares, errors = (np.full((len(of.estimates.values), len(indices)), np.nan) for _ in range(2))
-    for cells in by_levels(of.estimates.conditions, apart, of.chosen):
+    for cells in by_levels(of.estimates.conditions, factors, of.chosen):
         draws = of.estimates.draws(cells, SHARE_DRAWS)
         for k, index in enumerate(indices):
             shares[cells, k] = violated_share(index.values[cells], -of.estimates.values[None, cells])[0]

@@ -66,8 +66,8 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         "weights are fitted in every replicate: theory holds for given weights": combination.kind == "fitted",
     }
     outside = next((reason for reason, applies in reasons.items() if applies), "")
-    unasked = name == "exact" and not planned.exact and getattr(cell.functions, "exact_theory", True)
-    if reason := outside or ("not asked for: set exact = true in the grid" if unasked else ""):
+    skipped = name == "exact" and not planned.exact and getattr(cell.functions, "exact_theory", True)
+    if reason := outside or ("not asked for: set exact = true in the grid" if skipped else ""):
         return Theory({}, {}, reason)
     if cell.functions is not None:
         numbers = cell.functions.theory(name)

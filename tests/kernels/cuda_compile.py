@@ -46,10 +46,10 @@ def signatures(real):
         "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers)),
     }
     for n, p, queries in ((1, 1, 1), (8, 4, 64), (16, 4, 64), (8, 64, 64)):
-        for name, products, apart in (("estimates", False, False), ("moments", True, False), ("others", True, True)):
-            tiles = cuda_heads.tiling(queries, n, p, np.dtype(str(real)), apart)
+        for name, products, between in (("estimates", False, False), ("moments", True, False), ("others", True, True)):
+            tiles = cuda_heads.tiling(queries, n, p, np.dtype(str(real)), between)
             if tiles.heads:
-                kernel = cuda_heads.heads_of(str(real), True, p, tiles, products, apart)
+                kernel = cuda_heads.heads_of(str(real), True, p, tiles, products, between)
                 found[f"{name}, {n} heads of {p}, {queries} queries"] = kernel, heads
     return found
 

@@ -57,17 +57,17 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> 
     theory = {name: np.where(seen[name], values[name], np.nan) for name in THEORIES}
     for source, line in theory.items():
         # A value without a neighbour needs a mark, as it is not on a line.
-        alone = ~np.isnan(line) & ~_beside(~np.isnan(line))
+        alone = ~np.isnan(line) & ~_neighbours(~np.isnan(line))
         _draw_theory(axes, x, line, source, look, markersize=12, markevery=np.flatnonzero(alone).tolist())
     shown, y = seen["empirical"], values["empirical"][seen["empirical"]]
     shared.draw_marks(axes, look, x[shown], y, yerr=COVERAGE * stratum[f"{figure.y}_mcse"].values[shown], capsize=2.5)
     unknown = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
-    bridge = np.where(unknown | _beside(unknown), y, np.nan)
+    bridge = np.where(unknown | _neighbours(unknown), y, np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
 
 
-def _beside(chosen: Any) -> np.ndarray:
+def _neighbours(chosen: Any) -> np.ndarray:
     return np.append(chosen[1:], False) | np.append(False, chosen[:-1])
 
 

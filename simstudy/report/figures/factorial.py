@@ -40,7 +40,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     for _, parts, axes, *below in panels:
         strips = below[: len(deviations.heights)]
         for look, coloured in parts:
-            _steps(axes, figure, coloured, loops, look, beside=min(APART, 0.8 / len(looks)) * look.place)
+            _steps(axes, figure, coloured, loops, look, shift=min(APART, 0.8 / len(looks)) * look.place)
             for strip in strips:
                 deviations.draw(strip, positions(coloured, loops).astype(float), coloured, look)
         deviations.settle(strips)
@@ -86,8 +86,8 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     return place
 
 
-def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, beside: float) -> None:
-    """Draw a colour as steps and theory as pale steps; marks of different colours are shifted by ``beside``."""
+def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, shift: float) -> None:
+    """Draw a colour as steps and theory as pale steps; marks of different colours are shifted by ``shift``."""
     place, size = positions(cells, loops), math.prod(map(len, loops.values()))
     values, theory = by_source(cells, figure.y, "empirical"), shared.theory_of(cells, figure.y)
     steps, pale, bars = np.full((3, size), np.nan)
@@ -96,7 +96,7 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
     bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
     edges = np.arange(size + 1) - 0.5
     axes.stairs(steps, edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    shared.draw_marks(axes, look, np.arange(size) + beside, steps, yerr=bars, markersize=3.5, markeredgewidth=1)
+    shared.draw_marks(axes, look, np.arange(size) + shift, steps, yerr=bars, markersize=3.5, markeredgewidth=1)
     if np.isfinite(pale).any():
         axes.stairs(pale, edges, baseline=None, color=look.colour, label="theory", **_PALE)
 

@@ -173,9 +173,9 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
     # Heads in descending order: the nodes of the steeper head of a pair serve both.
     order = [head for head in np.argsort(-deviations).tolist() if n_nodes[head] <= MAX_NODES]
     if order:  # pairs with higher correlations are computed again below
-        apart = np.clip(correlations[np.ix_(order, order)], -_SERIES, _SERIES)
+        clipped = np.clip(correlations[np.ix_(order, order)], -_SERIES, _SERIES)
         heads = [rows(head, _SERIES_VARIANCE, distinctness) for head in order]
-        grams[np.ix_(order, order)] = _apart(heads, apart, n_keys)
+        grams[np.ix_(order, order)] = _by_series(heads, clipped, n_keys)
     for h, g in itertools.combinations(order, 2):
         if abs(correlations[h, g]) > _SERIES:
             grams[h, g] = _near(rows, (h, g), correlations[h, g], n_keys, deviations[g], step)
@@ -187,19 +187,19 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
     return grams
 
 
-def _apart(heads: list[_Rows], correlations: Array, n_keys: int) -> Array:
+def _by_series(heads: list[_Rows], correlations: Array, n_keys: int) -> Array:
     """E sum_i w_hi w_gi (H, H), h < g, by series, with the values of log t of all heads in one array."""
     lengths = [len(head.steps) for head in heads]
     # Coefficients (2, U, K) of the first two functions in orthonormal Hermite polynomials of the logit.
-    own_series = [_expected(head.functions[:2], _hermite(head.nodes[-1], len(head.nodes))) for head in heads]
-    ends, series = np.cumsum(lengths), np.concatenate(own_series, axis=1)
+    series_of = [_expected(head.functions[:2], _hermite(head.nodes[-1], len(head.nodes))) for head in heads]
+    ends, series = np.cumsum(lengths), np.concatenate(series_of, axis=1)
     known, steps = (np.concatenate([getattr(head, name) for head in heads]) for name in ("known", "steps"))
     grams = np.zeros_like(correlations)
     for h, first in enumerate(heads[:-1]):
         rest, powers = slice(ends[h], None), correlations[h, h + 1 :, None] ** np.arange(_N_TERMS)
-        both, own = own_series[h] @ (series[:, rest] * np.repeat(powers, lengths[h + 1 :], axis=0)).mT
-        either = own_series[h][0, :, :1] + series[0, rest, 0] - both
-        over_t = first.steps @ _density(own, either, n_keys, first.known @ known[rest].T) * steps[rest]
+        both, one_key = series_of[h] @ (series[:, rest] * np.repeat(powers, lengths[h + 1 :], axis=0)).mT
+        either = series_of[h][0, :, :1] + series[0, rest, 0] - both
+        over_t = first.steps @ _density(one_key, either, n_keys, first.known @ known[rest].T) * steps[rest]
         grams[h, h + 1 :] = np.add.reduceat(over_t, ends[h:-1] - ends[h])
     return grams
 
@@ -233,9 +233,9 @@ def _near(
     return float(first.steps @ density @ second.steps)
 
 
-def _density(own: Array, lost: Array, n_keys: int, known: Array) -> Array:
+def _density(one_key: Array, lost: Array, n_keys: int, known: Array) -> Array:
     """Integrand over log t: the terms of n keys and, with phi = 1 - lost, of known tokens."""
-    return power(lost, n_keys - 1) * (n_keys * own + known * (1 - lost))
+    return power(lost, n_keys - 1) * (n_keys * one_key + known * (1 - lost))
 
 
 def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_known: float) -> tuple[Array, Array]:
