@@ -36,7 +36,7 @@ class Estimates(NamedTuple):
 def evaluate(
     estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False, visible: Visible | None = None
 ) -> Estimates:
-    """Return the estimates of heads; log_mass only for softmax heads without a mask."""
+    """Return the estimates of heads; log_mass only for softmax heads, if ``with_mass``."""
     direct = estimator.normaliser.kind == "softmax" and estimator.transformation.kind == "none" and not on_cuda()
     if visible is not None and not direct:
         return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)

@@ -242,7 +242,7 @@ def masked(
     Returns
     -------
     Prediction or ExactPrediction
-        As `method` returns it, for the number of keys that each query sees; its reason gives numbers that fail.
+        As `method` returns it, for the number of keys that each query sees; the reason names numbers without theory.
     """
     visible = cell.visible
     if visible is None:

@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 CONTROLLED = tuple(name for name in MEASURES if name != "effective_heads")
 """Measures that are averages over queries."""
 LOG2_FEWEST, LOG2_MOST = 6, 12
-"""Points of one randomisation, doubled until the error of E L is small or the work too large."""
+"""Logarithms to base 2 of the least and most points of one randomisation, doubled until the error of E L is small."""
 WORK = 3e6
 """Most work for one cell, some seconds: pairs of heads × points × squared terms of m, or a tenth of the features."""
 COUNTS = 0.25

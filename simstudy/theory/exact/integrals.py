@@ -38,7 +38,7 @@ class Factors(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Expectations of basis functions times 1, m and m^2 + v: (N,) for one head, (N, N) for products of two heads."""
+    """Expectations of basis functions times 1, m and m^2 + v: (N,); for two heads (N, N), or (N,) if disjoint."""
 
     one: NDArray
     mean: NDArray
