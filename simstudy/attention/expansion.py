@@ -56,7 +56,7 @@ _LARGEST_EXPONENT = 1e4  # beyond, rounding errors dominate differences of logar
 _SMALLEST = float(np.finfo(float).tiny)  # keeps logarithms finite for heads without rows in common
 _FEW = "at some query point few keys carry weight, where a control variate would have heavy tails"
 _FEWEST = 30  # least number of keys with which one is left out
-_LARGEST_SHARE = 100.0  # of ln u, with which factors are 0
+_LARGEST_SHARE = 100.0  # largest ln u, at which factors are 0
 
 
 class Expectations(NamedTuple):
@@ -252,7 +252,7 @@ def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
     """
     wanted = max(_LOG_PRECISION, 7.0 + 1.5 * math.log(n)) + 1.75 * degree  # deviations may be as small as n^(−3/2)
     square, reach = np.diagonal(joint, axis1=1, axis2=2), math.sqrt(2.0 * wanted)
-    farthest = max(6.0, reach)  # of nodes from 0, in standard deviations
+    farthest = max(6.0, reach)  # largest distance of nodes from 0, in standard deviations
     sd = np.maximum(np.sqrt(square), 0.1)  # with smaller ones the pole is too far away to matter
     y, x = math.pi / sd, np.maximum(math.log(n) - 1.0 - 0.5 * square - joint.max(axis=2), 0.0) / sd
     least = np.maximum(wanted + 0.5 * (y**2 - x**2) + 2.0 * wave * y, y)

@@ -52,7 +52,7 @@ def span_of(cell: Cell) -> Span | None:
     first = np.broadcast_to(np.eye(d, n - n_slopes), (*slopes.shape[:-3], d, n - n_slopes))
     directions = np.concatenate([*np.moveaxis(slopes, -3, 0), first], axis=-1)
     directions = directions if (root := root_of(keys, d)) is None else root.T @ directions
-    factor = np.asarray(np.linalg.qr(directions, mode="r"))  # not cached: populations have new directions in each batch
+    factor = np.asarray(np.linalg.qr(directions, mode="r"))  # R alone, as populations need it in each batch
     factor[np.abs(factor) < 1e-14 * np.linalg.norm(factor, axis=-2, keepdims=True)] = 0.0  # as `project` skips zeros
     factor *= np.where(np.diagonal(factor, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)[..., None]
     slopes = factor[..., :n_slopes].reshape(*first.shape[:-2], n, cell.heads.n_heads, -1).swapaxes(-2, -3)

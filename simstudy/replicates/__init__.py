@@ -1,1 +1,1 @@
-"""From batches to measures with their Monte Carlo error; the stopping rule; one replicate again."""
+"""Batches of replicates, measures with Monte Carlo errors, the stopping rule, and replay of one replicate."""

@@ -153,7 +153,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
         store = store_of(design, output)
         results = cells_of(read_results(store))
         require_same_design(results, design, store)
-        pictures = figure_files(results, design, 1)  # all of them would be too large
+        pictures = figure_files(results, design, 1)  # only the first, for the size of the page
         # Relative, so that the folder of all studies can be moved or published as it is.
         link = quote((store.folder / PAGE).relative_to(output).as_posix()) if PAGE in store.files.names() else ""
         studies.append(describe(results, design, pictures) | {"own_page": link})
@@ -220,7 +220,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     asked |= {*precision.relative_mcse, *precision.absolute_mcse}
     measures = [each for each in averaged_measures(cells) if each in asked and np.isfinite(cells[each]).any()] or every
     theories = []
-    for source in THEORIES:  # in how many cells it applies, and why not in the others
+    for source in THEORIES:  # number of cells where it applies, and reasons in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
         applies, listed = reasons.pop("", 0), reasons.most_common(MAX_REASONS)
         further = reasons.total() - sum(count for _, count in listed)

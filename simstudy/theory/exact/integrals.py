@@ -38,7 +38,7 @@ class Factors(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Expectations of basis functions times 1, m and m^2 + v: (N,); for two heads (N, N), or (N,) if disjoint."""
+    """Expectations of basis functions times 1, m, m^2 + v: (N,); (N, N) for two heads, unless supports are disjoint."""
 
     one: NDArray
     mean: NDArray
