@@ -1,4 +1,4 @@
-"""Claims and figures, the cells and draws that they rest on; what names no cell or measure is refused."""
+"""Claims and figures, and the cells and draws that they depend on; unknown cells and measures are refused."""
 
 import json
 from collections import defaultdict
@@ -12,10 +12,10 @@ from simstudy.design.settings.choices import FittedRegression
 from simstudy.design.settings.records import DesignError, Problem, nearest
 
 Coordinates = dict[str, Any]
-"""Settings of a cell by name, as results label it."""
+"""Settings of a cell by name, as they label it in results."""
 _FIXED = "fixed(value="
 _GAPS = {"decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads"}
-"""Measures that exist only beside ``direct_mse``."""
+"""Measures that need ``direct_mse``."""
 _OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS} - {"ambiguity_gap"}
 """Measures of two heads or more."""
 _NEEDED = dict.fromkeys(_OF_PAIRS, "it compares heads; use two or more") | {
@@ -23,7 +23,7 @@ _NEEDED = dict.fromkeys(_OF_PAIRS, "it compares heads; use two or more") | {
     "discrepancy": "it needs a reference computation; state reference",
     "hdi": "it is many numbers, one for each index, of which claims alone state one",
 }
-"""Remedy for measures that ensembles lack."""
+"""Remedy, by measure, where an ensemble does not have it."""
 _NOUNS = {
     "queries": "query points",
     "heads": "random heads",
@@ -31,23 +31,23 @@ _NOUNS = {
     "head_files": "heads of files",
     "rows": "rows of data",
 }
-"""Names of draws in words, in the order of messages."""
+"""Draws in words, in the order of messages."""
 
 
 def level(coordinates: dict[str, Any], factor: str) -> Any:
-    """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
+    """Return the level of a factor in a cell; a rule of bandwidths is one level, although its bandwidths differ."""
     rule = str(coordinates.get("bandwidth_rule", _FIXED))
     return rule if factor == "bandwidth" and rule and not rule.startswith(_FIXED) else coordinates.get(factor, "")
 
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
-    """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
+    """Return true if a cell has the selected levels; a list is compared by its label."""
     wanted = {k: label(v) if isinstance(v, list) else v for k, v in selection.items()}
     return all(level(coordinates, key) == value for key, value in wanted.items())
 
 
 def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
-    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
+    """Return groups of the chosen cells by levels of some factors, in order; one group without factors."""
     names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
     for cell in chosen:
         found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
@@ -57,14 +57,14 @@ def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen
 def partners(
     coordinates: Sequence[Coordinates], factors: Iterable[str], versus: dict[str, Any], chosen: Iterable[int]
 ) -> dict[int, int]:
-    """Return, by cell, the one with the levels of ``versus`` and else its own; without cells that have no other."""
+    """Return for each cell the one that differs by the levels of ``versus`` only; cells without one are left out."""
     rest = [tuple(level(row, name) for name in factors if name not in versus) for row in coordinates]
     first = {rest[cell]: cell for cell in reversed(range(len(rest))) if selected(coordinates[cell], versus)}
     return {cell: first[rest[cell]] for cell in chosen if first.get(rest[cell], cell) != cell}
 
 
 class PlannedGrid(NamedTuple):
-    """A grid as claims and figures select from it: its factors, coordinates of its cells, and these, if there are."""
+    """A grid to select from, for claims and figures: factors, coordinates of its cells, and the cells if known."""
 
     factors: tuple[str, ...]
     rows: Sequence[Coordinates]
@@ -73,12 +73,12 @@ class PlannedGrid(NamedTuple):
     selectable: tuple[str, ...] = (*TABLE_OF, "bandwidth_rule")
 
     def select(self, selection: Selection) -> list[int]:
-        """Return the numbers of the cells that a selection picks."""
+        """Return the numbers of the selected cells."""
         return [number for number, row in enumerate(self.rows) if selected(row, selection)]
 
 
 class Reference(NamedTuple):
-    """A claim or a figure, with its path in the file, its grid, and the cells that it selects, by their numbers."""
+    """A claim or figure with its path in the file, its grid, and the numbers of the cells that it selects."""
 
     path: str
     entry: Any
@@ -86,18 +86,18 @@ class Reference(NamedTuple):
     chosen: list[int]
 
     def stated(self, field: str) -> Any:
-        """Return one of its entries; None if it has none of this name."""
+        """Return an entry, or None if there is none of this name."""
         return getattr(self.entry, field, None)
 
     @property
     def cells(self) -> list[Cell]:
-        """All cells that it speaks of: those that it selects, and those that it compares them with."""
+        """All cells involved: the selected ones, and those that they are compared with."""
         others = [] if self.stated("versus") is None else self.grid.select(self.entry.where | self.entry.versus)
         return [self.grid.cells[number] for number in sorted({*self.chosen, *others})]
 
     @property
     def compared(self) -> list[list[int]]:
-        """Cells that it compares with one another: each with its partner, or else those along its factors."""
+        """Groups of cells that are compared: each cell with its partner, or cells along the factors of the entry."""
         factors, rows = self.grid.factors, self.grid.rows
         if (versus := self.stated("versus")) is not None:
             return [[here, there] for here, there in partners(rows, factors, versus, self.chosen).items()]
@@ -105,16 +105,16 @@ class Reference(NamedTuple):
         return by_levels(rows, [name for name in factors if name not in along], self.chosen) if along else []
 
     def levels(self, field: str) -> list[Any]:
-        """Levels, in the cells that it selects, of the factor that one of its entries names."""
+        """Return the levels, in the selected cells, of the factor that an entry names."""
         return [self.grid.rows[number].get(self.stated(field)) for number in self.chosen]
 
     def problem(self, field: str, remedy: str) -> Problem:
-        """Return the mistake in one of its entries."""
+        """Return a mistake in an entry."""
         return Problem(f"{self.path}.{field}", self.stated(field), remedy)
 
 
 def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: str = "") -> list[Reference]:
-    """Return claims and figures, by their path, with what they refer to; `DesignError` if the grids do not have it."""
+    """Return claims and figures with the grids and cells they refer to; `DesignError` if these do not exist."""
     lost = {path: entry for path, entry in entries.items() if entry.grid not in grids}
     problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid") for path, entry in lost.items()]
     found = ((path, entry, grids[entry.grid]) for path, entry in entries.items() if path not in lost)
@@ -127,7 +127,7 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: s
 
 
 def _misstated(reference: Reference) -> Iterator[Problem]:
-    """Yield entries that others contradict, and names that the grid does not have."""
+    """Yield entries that contradict others, and names that the grid lacks."""
     entry, grid, factors, stated = reference.entry, reference.grid, reference.grid.factors, reference.stated
     of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
     for field, wrong, remedy in (
@@ -164,7 +164,7 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
 
 
 def _misselected(reference: Reference) -> Iterator[Problem]:
-    """Yield selections of no cells, and factors whose levels do not allow what is asked along them."""
+    """Yield selections without cells, and factors whose levels do not fit the claim or figure."""
     entry, grid, chosen, versus = reference.entry, reference.grid, reference.chosen, reference.stated("versus")
     if not chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
@@ -198,7 +198,7 @@ def _misselected(reference: Reference) -> Iterator[Problem]:
 
 
 def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
-    """Say which levels exist of what a selection names, as they must be written."""
+    """Return in words that nothing is selected, with the existing levels as they must be written."""
     unknown = [name for name, value in selection.items() if not grid.select({name: value})]
     found = {name: dict.fromkeys(level(row, name) for row in grid.rows) for name in unknown or selection}
     has = [f"{name} = {' or '.join(json.dumps(each, ensure_ascii=False) for each in of)}" for name, of in found.items()]
@@ -206,7 +206,7 @@ def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
 
 
 def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> None:
-    """Refuse claims, figures and target errors that name what the grids lack, or that cells cannot answer."""
+    """Refuse claims, figures and target errors that need cells or measures which do not exist."""
     cells = {name: [each.cell for each in planned if each.grid == name] for name in document.grids}
     grids = {
         name: PlannedGrid((*of.domain, *of.factors), [cell.coordinates for cell in cells[name]], cells[name], of)
@@ -217,7 +217,7 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
     for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
         field = "measure" if isinstance(each.entry, BaseClaim) else "y"
         asked[f"{each.path}.{field}", each.stated(field)] = each.cells
-    # What holds for all grids is right if one of them can have it: under another profile it may not.
+    # A target error for all grids is right if one grid has the measure; grids may be left out under other profiles.
     everywhere = [each.cell for each in planned]
     for name, grid in grids.items():
         for kind in ("relative_mcse", "absolute_mcse"):
@@ -234,7 +234,7 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
 
 
 def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
-    """Yield the problem of a measure that all cells of a claim, or else one of them, should have and lack."""
+    """Yield a problem if a measure is missing in some cell of a claim, or in all cells of another entry."""
     of_claim = path.startswith("claims.")
     lacking = {*(() if of_claim else INDEXED_MEASURES), *(_OF_PAIRS if all(c.n_members == 1 for c in cells) else ())}
     known: list[list[str]] = []  # numbers of the functions of each cell, or measures of its ensemble
@@ -254,17 +254,17 @@ def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]
 
 
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
-    """Return the draws that a claim rests on, among planned cells, in words."""
+    """Return in words the draws that a claim depends on, among planned cells."""
     cells = [each.cell for each in planned if each.grid == claim.grid]
     grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
     looked_at = Reference("", claim, grid, grid.select(claim.where)).cells
-    # Other diversity indices are those of heads alone.
+    # Diversity indices other than those of outputs depend on heads only.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
     return draws_in(looked_at, {"heads", "head_files"} if alone else _NOUNS.keys())
 
 
 def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> str:
-    """Return the draws that measures of cells rest on, as a population or fixed, in words; empty without any."""
+    """Return in words the draws, fixed or of a population, that measures of cells depend on; empty without any."""
     parts: dict[str, list[str]] = {"over a population of": [], "for": []}
     for part, noun in ((part, noun) for part, noun in _NOUNS.items() if part in looked_at):
         if any(part in cell.population for cell in cells):
@@ -272,7 +272,7 @@ def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) 
         having = [cell for cell in cells if part in cell.drawn | cell.given]
         if all(part in cell.population for cell in having):
             continue
-        numbers = set[Any]()  # of which one is told, if all cells have as many
+        numbers = set[Any]()  # stated if it is the same in all cells
         for cell in having:
             held_out = getattr(cell.data.key_distribution, "held_out", None)
             held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out

@@ -1,4 +1,4 @@
-"""The cells of a grid: settings drawn from its domain, factors crossed, and each cell validated once."""
+"""Cells of a grid: settings drawn from its domain, combined with all levels of factors; each cell is validated once."""
 
 import hashlib
 import itertools
@@ -20,20 +20,20 @@ from simstudy.design.settings.choices import CompactNormaliser, FileKeys, Hetero
 from simstudy.design.settings.records import DesignError, Problem, Steps, mistake, path_of, validated
 
 MAX_ARRAY_BYTES = 8 << 30
-"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
+"""Largest array that one replicate may need, in bytes."""
 Tables = dict[str, dict[str, Any]]  # raw settings, by table
 _ONE_HEAD: Tables = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
     "estimator": {"bandwidth": 1.0},
 }
-"""Tables of cells of functions, which draw no heads: one that sees one key."""
+"""Settings of heads in cells of functions, which have none: one head and one key."""
 TRIES = 100
-"""Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
+"""Largest number of draws from a domain for each setting that is wanted; some draws are equal or impossible."""
 
 
 def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[PlannedCell]:
-    """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with one."""
+    """Return the cells of a grid, the last factor varying fastest; `DesignError` if one is invalid."""
     grid = document.grids[name]
     base: Tables = {table: getattr(document, table) for table in TABLES}
     if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
@@ -46,14 +46,14 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     cells = _drawn(base, name, grid, files, drawn_from) if grid.domain else _crossed(base, name, grid, files, {})
     if not cells:
         raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
-    # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
+    # Cells of a grid are paired: all are plain if one has no closed forms, except where the design states the control.
     if not all(c.controlled and c.has_closed_forms and not (c.population and document.claims) for c in cells):
         cells = [c if "control" in c.simulation.model_fields_set else c.with_simulation(control="none") for c in cells]
-    # Numbers or shares of events, for all that is known of functions.
+    # Measures of functions are taken for numbers or shares of events unless the design says otherwise.
     counted = frozenset(measure for cell in cells if cell.functions for measure in cell.statistics)
     counted -= {measure for measure, text in document.measures.items() if not text.counted}
     entries = document.precision.model_dump() | grid.precision
-    own = ["grids", name, "precision"]  # where the file states an entry, or else for all grids
+    own = ["grids", name, "precision"]  # place of an entry: in the grid, or for all grids
     precision = validated(Precision, entries, lambda steps: [*(own if steps[0] in grid.precision else own[2:]), *steps])
     common: dict[str, Any] = {"grid": name, "precision": precision, "by_query": grid.by_query, "exact": grid.exact}
     planned = [PlannedCell(cell=cell, counted=counted & {*cell.statistics}, **common) for cell in cells]
@@ -69,7 +69,7 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
 
 
 def require_few_cells(document: Document) -> None:
-    """Refuse a design of too many cells, before any is made."""
+    """Refuse a design with too many cells before any is made."""
     grids = document.grids.items()
     sizes = {k: math.prod(map(len, of.factors.values()), start=of.cells if of.domain else 1) for k, of in grids}
     if (total := sum(sizes.values())) > MAX_CELLS:
@@ -79,13 +79,13 @@ def require_few_cells(document: Document) -> None:
 
 
 def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any) -> list[Cell]:
-    """Return the cells of so many settings drawn from the domain of a grid; `DesignError` if too few are possible.
+    """Return the cells of settings drawn from the domain of a grid; `DesignError` if too few are possible.
 
-    Each drawn setting has seeds of its own.  What is impossible is no part of the domain: it is drawn again.
+    Each drawn setting has its own seeds.  An impossible setting is drawn again.
     """
     own: Steps = ["grids", name, "settings"] if "seed" in grid.settings else ["simulation"]
     stated = grid.settings.get("seed", base["simulation"].get("seed", 0))
-    validated(TABLES["simulation"], {"seed": stated}, lambda steps: [*own, *steps])  # of the cells it is another
+    validated(TABLES["simulation"], {"seed": stated}, lambda steps: [*own, *steps])  # cells get another one
     digest = hashlib.blake2b(json.dumps([[stated, drawn_from], name]).encode(), digest_size=16).digest()
     rng = np.random.default_rng(int.from_bytes(digest))
     fresh = ("seed",) if "functions" in base or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
@@ -109,17 +109,17 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
 
 
 def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[str, Any]) -> list[Cell]:
-    cells, made = list[Cell](), dict[tuple[str, str], Any]()  # by name and content: each is validated once
+    cells, made = list[Cell](), dict[tuple[str, str], Any]()  # validated tables, by name and content
     for numbered in itertools.product(*map(enumerate, grid.factors.values())):
         levels = {factor: value for factor, (_, value) in zip(grid.factors, numbered, strict=True)}
         if any(all(levels[factor] == value for factor, value in each.items()) for each in grid.drop):
             continue
-        # Raw tables, in which a setting or a parameter of one is another; those of the document stay as they are.
+        # Copies of the raw tables, in which settings and their parameters are replaced.
         tables = {table: dict(content) for table, content in base.items()}
         functions = tables.get("functions")
         for stated, value in [*(grid.settings | drawn).items(), *levels.items()]:
             setting, _, parameter = stated.partition(".")
-            # An entry of [functions] is a parameter where [functions.parameters] names it too.
+            # An entry of [functions] that [functions.parameters] also names is a parameter.
             if functions is not None and setting in OF_FUNCTIONS and setting not in functions["parameters"]:
                 functions[setting] = value
             elif functions is not None and setting not in OF_ALL:
@@ -149,7 +149,7 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[s
 
 
 def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
-    """Yield names of no setting or factor; parameters of functions may have nearly any name."""
+    """Yield unknown names of settings and factors; parameters of functions may have almost any name."""
     if name in ("settings", "verdicts", "comparisons"):
         yield Problem(f"grids.{name}", name, "is a name of results; give the grid another name")
     for section in ("settings", "factors", "domain"):
@@ -170,9 +170,9 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
 
 
 def _place(name: str, grid: Grid, numbers: list[int], steps: Steps) -> Steps:
-    """Return where the file states an entry of a cell: in a table, or as a setting or factor of the grid."""
+    """Return the place of an entry of a cell in the file: in a table, or as a setting or factor of the grid."""
     inside = steps[2:] if steps[:2] == ["functions", "parameters"] else steps[1:]
-    for length in (2, 1):  # a parameter may be stated as a factor of its own
+    for length in (2, 1):  # a parameter of a setting may be a factor
         stated = ".".join(map(str, inside[:length]))
         if stated in grid.factors:
             return ["grids", name, "factors", stated, numbers[[*grid.factors].index(stated)], *inside[length:]]
@@ -183,7 +183,7 @@ def _place(name: str, grid: Grid, numbers: list[int], steps: Steps) -> Steps:
 
 
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
-    """Return the setting and the remedy of every rule that the settings of a cell break together."""
+    """Return setting and remedy for every rule that the combined settings of a cell break."""
     if cell.functions is None:
         found = [*_unmet(cell), *_misfitting(cell)]
     else:
@@ -196,7 +196,7 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
 
 
 def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Yield numbers that do not fit others, arrays that no memory holds, and tails without moments.
+    """Yield numbers that do not fit others, arrays that are too large, and distributions without the needed moments.
 
     An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
     it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
@@ -281,7 +281,7 @@ def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
 
 
 def _unmet(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Yield settings that need others: without these they have no meaning, or errors that nobody has derived."""
+    """Yield settings that lack others they need, to have a meaning or a known error."""
     estimator, combination, normaliser = cell.estimator, cell.estimator.combination, cell.estimator.normaliser
     heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
     raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'
@@ -295,7 +295,7 @@ def _unmet(cell: Cell) -> Iterator[tuple[str, str]]:
     met |= {"weights that are not fitted"} if combination.kind != "fitted" else set()
     met |= {"fixed weights of heads"} if combination.kind not in ("optimal", "fitted", "product") else set()
     for setting, holds, needs in (
-        ("regression", cell.data.regression.kind in ("file", "fitted"), (keys, queries)),  # known at rows only
+        ("regression", cell.data.regression.kind in ("file", "fitted"), (keys, queries)),  # known at the rows only
         ("noise", cell.data.noise.kind == "residuals", (fitted,)),
         ("queries", cell.queries.queries.kind == "held_out", (keys,)),
         ("learner", estimator.learner.kind != "nadaraya_watson", (drawn, *plain)),

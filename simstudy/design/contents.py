@@ -1,4 +1,4 @@
-"""What the files that a design names hold: heads, masks and rows of data as arrays, and functions as text."""
+"""Contents of the files that a design names: heads, masks and rows of data as arrays, and functions as text."""
 
 import ast
 import functools
@@ -24,16 +24,16 @@ from simstudy.design.settings.records import LARGEST, mistake
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES, MAX_DATA_BYTES, MAX_CODE_BYTES = 64 << 20, 1 << 28, 1 << 18
-"""Largest files that are read: of heads and masks, of rows of data, and of Python, which travels with every task."""
+"""Largest files in bytes: heads and masks, rows of data, and Python, which is sent with every task."""
 FEW, MANY = 5, 64
-"""Replicates on which functions are tried, and those if they fail in all of the few: a method may fail in most."""
+"""Replicates for a trial of functions, and for a second one if all of the first fail, as a method may fail often."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
 distributions = functools.cache(packages_distributions)
 
 
 def read_contents(cell: Cell, folder: Path) -> Cell:
-    """Return a cell with the contents of its files; `DesignError` names the setting if they are not what it states."""
+    """Return a cell with the contents of its files; `DesignError` names the setting if they do not fit."""
     read, found = {"file_projections": _read_heads, "file_mask": _read_mask, "file_rows": _read_rows}, dict[str, Any]()
     for field, (setting, path) in cell.files.items():
         try:
@@ -74,7 +74,7 @@ def _read_mask(path: Path, cell: Cell) -> tuple[str, ...]:
 
 
 def _read_rows(path: Path, cell: Cell) -> Rows:
-    """Return the rows that keys are drawn from: split once, unless each batch holds out its own rows."""
+    """Return the rows that keys are drawn from, split into kept and held-out ones unless each batch does that."""
     data, keys = cell.data, cell.data.key_distribution
     assert isinstance(keys, FileKeys)  # no others have rows
     if keys.path.startswith(_PREFIX):
@@ -106,7 +106,7 @@ def _read_rows(path: Path, cell: Cell) -> Rows:
 
 @functools.lru_cache(maxsize=8)
 def _columns(kind: str, content: bytes) -> dict[str, Array]:
-    """Return the columns of a table by name, those of an array by number."""
+    """Return the columns of a table by name, or of an array by number."""
     import pandas as pd
 
     if kind == _PREFIX:
@@ -119,8 +119,8 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
             raise UserError(f"its array has shape {array.shape}; give rows and columns")
         frame = pd.DataFrame(array)
     elif kind == ".csv":
-        try:  # Only empty entries are missing: "NA" may be a name that somebody meant.
-            pd.read_csv(io.BytesIO(content), header=None, nrows=2)  # a longer first row would have the wrong names
+        try:  # Only empty entries are missing: "NA" may be a name.
+            pd.read_csv(io.BytesIO(content), header=None, nrows=2)  # fails if the first row is longer than the header
             frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=[""])
         except Exception as error:  # a damaged file may raise nearly anything
             raise UserError(f"cannot be read as .csv ({' '.join(str(error).split())})") from None
@@ -140,9 +140,9 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
 
 
 class OwnFiles:
-    """Python files of a study, each read once: code of those that are trusted may run.
+    """Python files of a study, each read once; only code of trusted files may run.
 
-    Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
+    Functions of shipped studies are trusted and not tried here: the tests try them, and some load models.
     """
 
     def __init__(self, folder: Path, trust: Iterable[str | Path], shipped: bool, functions: str | None = None) -> None:
@@ -153,18 +153,18 @@ class OwnFiles:
         self._seconds = defaultdict[Any, float](float)
 
     def number(self, function: Any, parameters: dict[str, Any]) -> float:
-        """Return the number that a function of functions.py gives."""
+        """Return the number that a function of functions.py returns."""
         call = (code := self.code("functions.py", [function])).function(function)
         try:
-            return float(0.0 + call(**parameters))  # no text
+            return float(0.0 + call(**parameters))  # a text raises
         except (Exception, SystemExit) as error:
             raise UserError(f"{code.place}: {function} raises {type(error).__name__}: {error}") from None
 
     def code(self, name: str, functions: Iterable[Any]) -> Code:
-        """Return the code of a file, which defines these functions as far as that shows without running it."""
+        """Return the code of a file; UserError if it does not define these functions."""
         path = self.folder / name
         text = self._text(path, str(path)) if self._functions is None else self._functions
-        by_value = BY_VALUE.get(text, {})  # code of this very process needs no trust
+        by_value = BY_VALUE.get(text, {})  # callables of this process are trusted
         code = Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
         for each in functions:
             if each not in (known := [*code.functions]):
@@ -172,7 +172,7 @@ class OwnFiles:
         return code
 
     def faults(self, cell: Cell) -> list[tuple[str, str]]:
-        """Return settings whose trusted functions break their contract, and how; slow ones are tried in few cells."""
+        """Return settings and faults of trusted functions that fail a trial; slow ones are tried in few cells."""
         for setting, piece in cell.own if self._trial else ():
             used, start = (piece.path, piece.uses_functions), time.monotonic()
             if piece.code.trusted and self._seconds[used] < 1.0:  # of the first cell at least
@@ -185,7 +185,7 @@ class OwnFiles:
 
 
 def _text(path: Path, place: str) -> str:
-    """The text of a file, with versions of packages it rests on, or sources of own ones; not of what lies beside it."""
+    """Return the text of a file, with versions or digests of the packages it imports; local modules are refused."""
     try:
         nodes = list(ast.walk(ast.parse(text := read_text(path, MAX_CODE_BYTES))))
     except UserError as error:
@@ -202,7 +202,7 @@ def _text(path: Path, place: str) -> str:
         rests += [f"{package} {version(package)}" for package in sorted({*distributions().get(name, ())})]
         found = None if name in ("simstudy", "__main__") else importlib.util.find_spec(name)
         origin = str(found.origin) if found and found.has_location else sys.prefix
-        if "-packages" not in origin and not origin.startswith((sys.prefix, sys.base_prefix)):  # it may be edited there
+        if "-packages" not in origin and not origin.startswith((sys.prefix, sys.base_prefix)):  # installed for editing
             folders = map(Path, getattr(found, "submodule_search_locations", None) or ())
             files = sorted(each for folder in folders for each in folder.rglob("*.py")) or [Path(origin)]
             digest = hashlib.blake2b(repr([read_regular(one, MAX_DATA_BYTES) for one in files]).encode(), digest_size=8)
@@ -212,11 +212,11 @@ def _text(path: Path, place: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
-    """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
+    """Try a function on a few random arrays; UserError if the result is not what it must be."""
     draw = np.random.Generator(np.random.Philox(key=1))
     x = draw.standard_normal((n_features, 3, FEW))
     if isinstance(piece, Functions):
-        also = ["interval_length"] * ("coverage" in piece.measures)  # ends may change, and cover all the same
+        also = ["interval_length"] * ("coverage" in piece.measures)  # ends may differ although coverage does not
         tried = piece.model_copy(update={"measures": (*piece.measures, *also)})
         _hold(piece, piece.method, lambda part: np.stack([*tried.numbers(Draw(range(FEW)[part])).values()], axis=-1))
         for name in piece.of_means.keys() & {*piece.uses_functions}:
@@ -234,7 +234,7 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
 
 
 def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
-    """Hold a function against its contract: numbers that follow from its arguments alone, finite where none fails."""
+    """Check that results depend on the arguments only, also replicate by replicate, and are finite unless it fails."""
     whole, fails = compute(slice(None)), isinstance(piece, Functions)
     if isinstance(piece, Functions) and not np.isfinite(whole).all(axis=-1).any():
         why: list[str] = []

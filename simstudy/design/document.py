@@ -14,21 +14,21 @@ from simstudy.design.settings.records import Identifier, Line, NonNegative, Posi
 from simstudy.errors import UserError
 
 MAX_CELLS = 20_000
-"""Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
+"""Largest number of cells of a design; more are taken for a mistake in the levels of a factor."""
 MIN_SETTINGS = 16
-"""Settings that are drawn from a domain by default, and the fewest of which a mean is judged."""
+"""Default number of settings drawn from a domain, and the least number for a claim about their mean."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-"""Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
+"""Pattern of names of studies, profiles, grids, claims and figures, which become names of folders and files."""
 Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
 """Replicates of a cell: at most ten million batches, of sixteen each."""
 ZIPPED, MOST_ZIPS = 200, 12
-"""Replicates of a cell, and cells, whose intervals a figure shows."""
+"""Number of replicates, and largest number of cells, whose intervals a figure shows."""
 Origin = Literal[
     "abstract C1", "abstract C2", "abstract C3", "abstract C4", "abstract C5", "abstract C6", "abstract C7",
     "abstract C8", "abstract C9", "abstract C10", "abstract C11", "related paper", "full text", "consequence",
     "negative control", "foil", "identity", "unstated",
 ]  # fmt: skip
-"""Where a claim comes from: what the abstract of Fokoué (arXiv 2605.20271) asserts, in its order, or another source."""
+"""Source of a claim: an assertion of the abstract of Fokoué (arXiv 2605.20271), in its order, or another source."""
 Theory = Literal["exact", "leading"]
 Direction = Literal["increasing", "decreasing"]
 AxisScale = Literal["linear", "log"]
@@ -36,7 +36,7 @@ Compared = Literal["difference", "ratio"]
 Selection = dict[str, Any]
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 LEVEL = 0.05
-"""Chance of a wrong contradiction or support among all claims of a study."""
+"""Probability of any wrong contradiction or support among all claims of a study."""
 
 
 def _ascending(ends: list[Any]) -> list[Any]:
@@ -52,7 +52,7 @@ def _above_floor(ceiling: int, info: ValidationInfo) -> int:
 
 
 def _levels(value: Any) -> Any:
-    """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``; or a list."""
+    """Return a list of levels; for ``{ range = [0, 56] }`` integers from the first to before the stop, as in Python."""
     if isinstance(value, list) and any(isinstance(level, float) and math.isnan(level) for level in value):
         raise refusal("nan is no level; remove it, or give a number or a text")
     if not isinstance(value, dict):
@@ -72,7 +72,7 @@ Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2), Aft
 
 
 class Study(Record):
-    """Name of the study, also that of the output folder; title; and aim, the question that it answers."""
+    """Name of the study and of its output folder; title; and aim, the question that it answers."""
 
     name: Name
     title: Line = Field(min_length=1)
@@ -80,9 +80,9 @@ class Study(Record):
 
 
 class Precision(Record):
-    """Monte Carlo standard errors aimed at, by measure, and the least and largest number of replicates of a cell.
+    """Target Monte Carlo standard errors by measure, and the least and largest number of replicates of a cell.
 
-    Replicates beyond the least are spent on these errors ("precision"), on undecided claims ("verdict"), or on "both".
+    More than the least are computed to reach these errors ("precision"), to decide claims ("verdict"), or for "both".
     """
 
     relative_mcse: dict[Identifier, Positive] = Field(default_factory=dict)
@@ -99,7 +99,7 @@ class Budget(Record):
 
 
 class Law(Record):
-    """The law of one setting: a table with one entry, [lowest, highest] or values; whole ends give whole numbers."""
+    """Distribution of a setting: one entry, [lowest, highest] or a list of values; integer ends give integers."""
 
     uniform: Ends | None = None
     log_uniform: Ends | None = None
@@ -114,7 +114,7 @@ class Law(Record):
         return self
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """Return one value, a number with four significant digits."""
+        """Return one value; a number is rounded to four significant digits."""
         if self.one_of:
             return self.one_of[rng.integers(len(self.one_of))]
         low, high = self.log_uniform or self.uniform or (0.0, 0.0)
@@ -125,7 +125,7 @@ class Law(Record):
 
     @property
     def words(self) -> str:
-        """The law in words."""
+        """The distribution in words."""
         if self.one_of:
             each = (label(v) if not isinstance(v, dict) else v.get("label", v.get("kind", v)) for v in self.one_of)
             return f"of {', '.join(map(str, each))}"
@@ -134,11 +134,11 @@ class Law(Record):
 
 
 class Grid(Record):
-    """Factors crossed with one another over fixed settings, and over settings drawn from a domain.
+    """All combinations of levels of factors, with fixed settings and with settings drawn from a domain.
 
-    Each of ``cells`` settings that are drawn from the domain is crossed with the factors.  ``exact``: moments at any n
-    beside leading order, in seconds for each cell.  Combinations of levels in ``drop``, each by the levels of some
-    factors, have no cell.
+    ``cells`` settings are drawn from the domain, and each is combined with all levels.  ``exact`` adds theory for any n
+    to that of leading order; it takes seconds for each cell.  ``drop`` lists combinations of levels that have no cell,
+    each by the levels of some factors.
     """
 
     title: Line = ""
@@ -152,7 +152,7 @@ class Grid(Record):
     exact: bool = False
 
     def settings_of(self, holds: Literal["everywhere", "on_average"]) -> str:
-        """Return the settings that a claim is judged on, in words."""
+        """Return in words the settings for which a claim is judged."""
         if not self.domain:
             return "at these settings"
         laws = ", ".join(f"{setting} {law.words}" for setting, law in self.domain.items())
@@ -162,8 +162,8 @@ class Grid(Record):
 class OwnMeasureText(Record):
     """Description of a measure that functions of the study give, for tables, figures and results.
 
-    What is ``counted`` is a number or share of events, which replicates may differ in, however rarely.  All else is
-    smooth in the data, so that equal numbers in all replicates mean an identity.
+    A measure is ``counted`` if it is a number or share of events: it may vary although all replicates agree so far.
+    Others are smooth in the data, so that equal numbers in all replicates mean an identity.
     """
 
     meaning: Line = Field(min_length=1)
@@ -173,12 +173,12 @@ class OwnMeasureText(Record):
 
 
 class BaseClaim(Record):
-    """Entries of all claims: the sentence, the grid and cells on which it is tested, the measure, the expected verdict.
+    """Entries of all claims: the statement, the grid and cells to test it on, the measure, the expected verdict.
 
     ``index`` is a diversity index, for the measure "hdi".  ``where`` selects cells by settings and their values.  On a
     grid with a domain the claim ``holds`` in each setting that is drawn, or on average.  ``these_draws`` says why the
-    claim speaks of the query points, heads and rows that were drawn alone.  ``stands`` selects the cell whose first
-    comparison represents the claim, by default the one that decides it.
+    claim is only about the query points, heads and rows that were drawn.  ``stands`` selects the cell whose first
+    comparison represents the claim; by default it is the comparison that decides the claim.
     """
 
     kind: str
@@ -209,7 +209,7 @@ class Monotone(BaseClaim, kind="monotone"):
 
 
 def _evaluated(stated: Any, info: ValidationInfo) -> Any:
-    """Return a number, also of ``{ function = "NAME", PARAMETER = … }`` of the study."""
+    """Return a number, also that of ``{ function = "NAME", PARAMETER = … }``, a function of the study."""
     if not isinstance(stated, dict) or "function" not in stated or info.context is None:
         return stated
     try:
@@ -222,7 +222,7 @@ Number = Annotated[records.Real, BeforeValidator(_evaluated)]
 
 
 class WithinMargin(BaseClaim):
-    """Entries of claims on a number: the number, a margin, and the number that would be found if it were wrong."""
+    """Entries of claims about a number: the number, a margin, and a number that would contradict the claim."""
 
     value: Number
     margin: NonNegative
@@ -265,7 +265,7 @@ class ViolatedPairs(BaseClaim, kind="violated_pairs"):
 
 
 class Optimum(BaseClaim, kind="optimum"):
-    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed, or tuned."""
+    """The measure is least at x = value, or at the optimum by theory, within a ratio; other factors fixed, or tuned."""
 
     measure: Identifier = "mse"
     x: str
@@ -285,7 +285,7 @@ class OptimumSlope(WithinMargin, kind="optimum_slope"):
 
 
 class BaseFigure(Record):
-    """Entries of all figures: the sentence, the measure that is drawn, and of which cells."""
+    """Entries of all figures: the title, the measure y, and the selection of cells."""
 
     stored: ClassVar[tuple[str, ...]] = ()
     """Variables of the results that a run computes for the figure."""
@@ -298,14 +298,14 @@ class BaseFigure(Record):
 
 
 class PanelFigure(BaseFigure):
-    """A figure that tells factors apart by colour and panel."""
+    """A figure that shows factors by colour and panel."""
 
     hue: str | None = None
     panel: str | None = None
 
 
 class CurveFigure(PanelFigure):
-    """y against factor x, beside theory."""
+    """y against factor x, with theory."""
 
     kind: Literal["curve"] = "curve"
     x: str
@@ -335,7 +335,7 @@ class OptimumFigure(PanelFigure, kind="optimum", stored=("optimum_share",)):
 
 
 class NestedLoopFigure(PanelFigure, kind="nested_loop"):
-    """y in every cell, above the levels of the factors."""
+    """y in every cell, above stairs that show the levels of the factors."""
 
     y_scale: AxisScale = "linear"
     target: Annotated[float, Field(allow_inf_nan=False)] | None = None
@@ -360,7 +360,7 @@ Figure = Annotated[_OfCells | OrderingFigure | OptimumFigure, tagged_union("curv
 
 
 class Document(Record):
-    """A design file as written, once its profile is applied; cells of functions have no heads."""
+    """A design file after its profile is applied; cells of functions have no heads."""
 
     study: Study
     grids: Annotated[dict[Name, Grid], Field(min_length=1)]
@@ -379,7 +379,7 @@ class Document(Record):
 
 
 class PlannedCell(Record):
-    """A cell with its place in the design, how precisely it is to be run, and which measures are counts of events."""
+    """A cell with its grid, its target precision, and the measures that are counts of events."""
 
     grid: str
     cell: Cell
@@ -390,7 +390,7 @@ class PlannedCell(Record):
 
 
 class Confirmation(Record):
-    """The text that the seeds of a confirmatory run follow from, and the digest of design, functions and text."""
+    """Text of a confirmatory run, and the digest of design, functions and text, which determines its seeds."""
 
     text: str
     digest: str
@@ -407,5 +407,5 @@ class Design(Document):
 
     @property
     def factors(self) -> dict[str, tuple[str, ...]]:
-        """Names of the factors of each grid, after those of settings that are drawn."""
+        """Names of the factors of each grid, after those of its domain."""
         return {name: (*grid.domain, *grid.factors) for name, grid in self.grids.items()}

@@ -1,4 +1,4 @@
-"""Files that a user names: regular ones only, as opening another may wait for ever, and none beyond a limit."""
+"""Reading of files that a user names: regular files only, as others may block, and up to a size."""
 
 import errno
 import hashlib
@@ -17,7 +17,7 @@ _IRREGULAR = "cannot be read: a folder, pipe, device or socket; give a regular f
 
 
 def open_regular(path: Path, limit: int) -> BinaryIO:
-    """Open a regular file of so many bytes at most."""
+    """Open a regular file of at most ``limit`` bytes."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -31,16 +31,16 @@ def open_regular(path: Path, limit: int) -> BinaryIO:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Return the contents of a regular file of so many bytes at most."""
+    """Return the contents of a regular file of at most ``limit`` bytes."""
     with open_regular(path, limit) as file:
         try:
-            return file.read()  # not so many at most: Python would set all of them aside
+            return file.read()  # read(limit) would allocate all bytes of the limit
         except OSError as error:
             raise _unreadable(error) from None
 
 
 def read_text(path: Path, limit: int) -> str:
-    """Return the text of a regular file of so many bytes at most."""
+    """Return the text of a regular file of at most ``limit`` bytes."""
     try:
         return read_regular(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -48,7 +48,7 @@ def read_text(path: Path, limit: int) -> str:
 
 
 def read_arrays(file: BinaryIO) -> dict[str, NDArray]:
-    """Return the arrays of a .npy or .npz file by name, the empty one in a .npy file; ValueError if it is another."""
+    """Return the arrays of a .npz file by name, or of a .npy file by the empty name; ValueError for other files."""
     try:
         found = np.load(file, allow_pickle=False)
         arrays = {"": found} if isinstance(found, np.ndarray) else dict(found)
@@ -61,7 +61,7 @@ def read_arrays(file: BinaryIO) -> dict[str, NDArray]:
 
 
 def contents(cells: Iterable[Any]) -> dict[str, str]:
-    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
+    """Return the path of each file of data or functions that cells use, by the digest of its contents."""
     read = {}
     for cell in cells:
         for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):

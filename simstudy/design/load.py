@@ -1,4 +1,4 @@
-"""A design file, or tables in Python, to a design: found, read, validated once under a profile, crossed into cells."""
+"""Loading of designs from files or tables: find, read, apply a profile, validate once, and make cells."""
 
 import hashlib
 import inspect
@@ -24,35 +24,35 @@ from simstudy.design.settings.records import DesignError, Problem, Record, hint,
 from simstudy.errors import UserError
 
 LOCAL = Path("designs")
-"""Folder of a user's own studies, relative to where the command is given."""
+"""Folder of the user's studies, relative to the current folder."""
 FILE = "design.toml"
 """Design in the folder of a study."""
 MAX_BYTES = 1 << 20
-"""Largest design file that is read; a design is written by hand."""
+"""Largest design file that is read, in bytes."""
 
 Source = str | Path | Mapping[str, Any]
 """A design: path of its folder or file, name of a shipped one, or its tables, as a `Study` or as TOML parses them."""
 
 
 class Written(NamedTuple):
-    """A design as it is written, before it is checked, and what messages call it."""
+    """A design before it is checked, with its name in messages."""
 
     place: str
     path: Path | None
     text: str
     tables: dict[str, Any]
-    functions: str | None = None  # of a file that is not written yet
+    functions: str | None = None  # text of a file that is not written yet
 
 
 def load_design(
     design: Source | Written, profile: str = "quick", trust: Iterable[str | Path] = (), confirm: str | None = None
 ) -> Design:
-    """Return a design under one profile; `DesignError` tells its mistakes. Code that is not trusted is never run.
+    """Return a design under one profile; `DesignError` lists its mistakes. Only trusted code is run.
 
-    With ``confirm``, a text, seeds and the settings that are drawn from domains follow from design, functions and text.
+    With the text ``confirm``, seeds and settings drawn from domains follow from design, functions and this text.
     """
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
-    tables, replaced = dict(tables), list[str]()  # of the profile
+    tables, replaced = dict(tables), list[str]()  # changed by the profile
     try:
         replaced += _overlay(tables, _changes(tables, profile))
         files = OwnFiles(path.parent if path else Path(), trust, path is not None and is_shipped(path), functions)
@@ -68,8 +68,8 @@ def load_design(
             codes = sorted({piece.code.text for each in cells for _, piece in each.cell.own})
             confirmed = Confirmation(text=confirm, digest=_digest_of(text, codes, confirm))
             document = _reseed(document, confirmed.digest)
-            for number, planned in enumerate(cells):  # equal seeds stay equal: common random numbers stay common
-                seed = int(_digest_of(confirmed.digest, planned.cell.simulation.seed), 16) >> 1  # below 2⁶³, as all
+            for number, planned in enumerate(cells):  # equal seeds stay equal, so cells still share random numbers
+                seed = int(_digest_of(confirmed.digest, planned.cell.simulation.seed), 16) >> 1  # below 2⁶³
                 cells[number] = planned.model_copy(update={"cell": planned.cell.with_simulation(seed=seed)})
         require_answerable(document, cells)
     except DesignError as error:
@@ -85,7 +85,7 @@ def _digest_of(*parts: Any) -> str:
 
 
 def _reseed(document: Document, digest: str) -> Document:
-    """Let claims and figures select cells by the seeds that a confirmed run has in the place of those stated."""
+    """Replace seeds in the selections of claims and figures by those of a confirmed run."""
     for entry in (*document.claims.values(), *document.figures.values()) if digest else ():
         for selection in (getattr(entry, field, None) or {} for field in ("where", "versus", "stands")):
             if isinstance(stated := selection.get("seed"), int):
@@ -99,7 +99,7 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
     Parameters
     ----------
     design, trust
-        As for `load_design`; code that may run is tried.
+        As for `load_design`; trusted code is tried.
 
     Returns
     -------
@@ -115,9 +115,9 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
 
 def declared(text: str, profile: str, confirmed: str = "") -> Document:
-    """Declarations of a design, from its text and digest as results hold them: valid, or there were none.
+    """Return the document of a design from its text and digest in results, which was valid.
 
-    Functions of the study are not run: numbers of claims that they give are 1.
+    Functions of the study are not run: their numbers in claims are 1.
     """
     tables = parse("design", text)
     _overlay(tables, _changes(tables, profile))
@@ -130,7 +130,7 @@ def profiles_of(design: Source) -> tuple[str, ...]:
 
 
 def read_design(design: Source) -> Written:
-    """Read a design as it is written."""
+    """Read a design without checking it."""
     if not isinstance(design, Mapping):
         return read_file(find_design(design))
     place = name_of(design)
@@ -143,14 +143,14 @@ def read_design(design: Source) -> Written:
 
 
 def name_of(tables: Mapping[str, Any]) -> str:
-    """Return the name of the study that tables state; "design" if they state none."""
+    """Return the name of the study in tables, or "design" without one."""
     study = tables.get("study")
     name = study.get("name") if isinstance(study, Mapping) else None
     return name if isinstance(name, str) else "design"
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has no type for as TOML states it."""
+    """Return a value without a JSON type in the form that TOML would have."""
     if isinstance(value, range):
         return {"range": [value.start, value.stop, *([] if value.step == 1 else [value.step])]}
     if isinstance(value, np.ndarray | np.generic):
@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_file(path: Path) -> Written:
-    """Read tables that a person has written in a file; a `DesignError` says why there are none."""
+    """Read tables from a file; `DesignError` if it cannot be read or parsed."""
     try:
         text = read_text(path, MAX_BYTES)
     except UserError as error:
@@ -170,7 +170,7 @@ def read_file(path: Path) -> Written:
 
 
 def parse(place: str, text: str) -> dict[str, Any]:
-    """Return the tables of TOML, or of JSON, as studies in Python are stored; `DesignError` if it is neither."""
+    """Return the tables of a text in TOML, or in JSON (studies in Python); `DesignError` if it is neither."""
     try:
         return json.loads(text) if text.startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -178,33 +178,33 @@ def parse(place: str, text: str) -> dict[str, Any]:
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the shipped designs: inside of an installed package, beside it in a checkout."""
+    """Return the folder of the shipped designs: inside an installed package, next to it in a checkout."""
     package = Path(__file__).parents[1]
     return installed if (installed := package / "designs").is_dir() else package.parent / "designs"
 
 
 def is_shipped(design: Path) -> bool:
-    """Return true if a design file is one of those that are shipped."""
+    """Return true if a design file is a shipped one."""
     return design.resolve().parents[1] == shipped_folder().resolve()
 
 
 def designs_in(folder: Path) -> list[Path]:
-    """Return the design files of the study folders in a folder."""
+    """Return the design files in the subfolders of a folder."""
     return sorted(folder.glob(f"*/{FILE}")) if os.path.isdir(folder) else []
 
 
 def known_designs() -> list[Path]:
-    """Return all design files that have a name, shipped ones first, each file once."""
+    """Return the local and shipped design files, each once."""
     folders = {folder.resolve(): folder for folder in (LOCAL, shipped_folder())}
     return sorted(path for folder in folders.values() for path in designs_in(folder))
 
 
 def find_design(design: str | Path) -> Path:
-    """Return the path of a design given by path or by name."""
+    """Return the path of a design that is given by path or name."""
     if not isinstance(design, (str, Path)):
         kind = type(design).__name__
         raise UserError(f"a design of type {kind}; give the path of a file, the name of a shipped design, or a Study")
-    for file in (FILE, "design.json"):  # the latter of a study in Python
+    for file in (FILE, "design.json"):  # of a study in Python
         if os.path.isfile(Path(design) / file):
             return Path(design) / file
     if os.path.isfile(design) or not re.fullmatch(NAME, str(design)):
@@ -220,7 +220,7 @@ def find_design(design: str | Path) -> Path:
 
 
 def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
-    """Return the entries of a profile; nothing where no profile is stated as `Document` requires."""
+    """Return the entries of a profile; empty if profiles are not as `Document` requires."""
     if tables and tables.keys() <= {"claims", "numbers"}:
         raise mistake("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
     profiles = tables.get("profiles", {})
@@ -231,7 +231,7 @@ def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
 
 
 def _overlay(tables: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
-    """Change tables one by one, a factor list or a composite entry in whole; return the paths of what is replaced."""
+    """Apply changes to tables recursively, to lists of levels and composite entries in whole; return changed paths."""
     composite = path[:1] == ("grids",) and path[2:] in (("settings",), ("factors",), ("domain",))
     composite = composite or (path != () and path[0] in TABLES)
     replaced: list[str] = []
@@ -246,7 +246,7 @@ def _overlay(tables: dict[str, Any], changes: dict[str, Any], path: tuple[str, .
 
 
 def _table(name: str, record: type[Record]) -> Callable[..., "Study"]:
-    """Return the method that fills in a table, with the signature and the help of its record."""
+    """Return the method of `Study` that fills a table, with the signature and docstring of its record."""
 
     def state(self: "Study", **settings: Any) -> "Study":
         self.setdefault(name, {}).update(settings)

@@ -1,4 +1,4 @@
-"""Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
+"""Registry of all variables in results: dimensions, unit, meaning, formula.
 
 ``results.nc`` holds what every cell has alike; ``details.nc`` what has a length of its own in each cell (blocks of
 replicates, heads, pairs of heads, query points), in the contiguous ragged layout of the CF conventions: the rows of all
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SOURCES = ("empirical", "exact", "leading")
-"""Monte Carlo; theory without approximation in n; theory at leading order in n."""
+"""Monte Carlo estimates, theory for any n, and theory at leading order in n."""
 THEORIES = SOURCES[1:]
 IndexName = Literal[
     "chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output", "output_rank",
@@ -38,7 +38,7 @@ ATTRIBUTES = (
 
 @functools.cache
 def setting(name: str) -> tuple[str, ...]:
-    """Words, symbol and unit of a setting, or a parameter (``normaliser.power``), by the title of its field if any."""
+    """Return words, symbol and unit of a setting or parameter (``normaliser.power``), from the title of its field."""
     own, _, parameter = name.partition(".")
     fields = [TABLES[TABLE_OF[own]].model_fields[own]] if own in TABLE_OF else []
     records = [record.model_fields for each in fields for record in records_in(each.annotation)]
@@ -166,14 +166,14 @@ no_verdict_because | text | why the deciding statistic allows no verdict, if so
 
 
 def _parsed(catalogue: str) -> Iterator[dict[str, Variable]]:
-    """Yield variables by group, of lines ``name | unit | meaning | formula`` that go on where they are indented."""
+    """Yield variables by group, from lines ``name | unit | meaning | formula``; indented lines continue one."""
     for dims, lines in re.findall(r"^\[\w+: (.*)\]\n((?:[^[].*\n)+)", catalogue.replace("\n    ", " "), re.MULTILINE):
         rows = (line.split(" | ") for line in lines.splitlines())
         yield {name: Variable(tuple(dims.split()), *texts) for name, *texts in rows}
 
 
 def _derived(of: dict[str, Variable], suffix: str, meaning: str, *dims: str) -> dict[str, Variable]:
-    """Variables that tell something of others, in their unit; by default of their dimensions but source."""
+    """Return variables that describe others, in the same unit and, by default, dimensions without ``source``."""
     return {
         f"{name}_{suffix}": Variable(dims or each.dims[each.dims[0] == "source" :], each.unit, meaning.format(name))
         for name, each in of.items()
@@ -181,7 +181,7 @@ def _derived(of: dict[str, Variable], suffix: str, meaning: str, *dims: str) -> 
 
 
 def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
-    """Measures, their standard errors, and the numerical errors of those that have exact theory."""
+    """Return measures, their standard errors, and numerical errors of their exact theory."""
     error = "standard error of {}: over the population of a cell that has one, else given its draws"
     bound = "bound of the numerical error of {} by exact theory, estimated on coarser grids or by randomisation"
     return measured | _derived(measured, "mcse", error) | _derived(theory, "numerical_error", bound)
@@ -196,10 +196,10 @@ def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
 _BY_SOURCE, _OVER_QUERIES = ("source", "cell"), r"(, averaged over| and) queries"
 _GROUPS = _parsed(_CATALOGUE + CATALOGUE)
 MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_COUNTS, _COMPARED, OF_FUNCTIONS = _GROUPS
-"""Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
-gives and that are averaged, then those that follow from other measures."""
+"""Statistics are further measures, NaN where undefined: first those that single replicates give and that are averaged,
+then those that follow from other measures."""
 OCCASIONAL = ("regret",)
-"""Measures of ensembles that results hold only where a cell has them."""
+"""Measures of ensembles that are left out of results if no cell has them."""
 _BY_QUERY = {
     f"{name}_by_query": Variable(("query",), of.unit, f"{re.sub(_OVER_QUERIES, '', of.meaning)}, at each query")
     for name, of in MEASURES.items()
@@ -214,11 +214,11 @@ VARIABLES: dict[str, Variable] = _AVERAGED | dict(ChainMap(*_COUNTS[::-1])) | _C
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",
 }  # fmt: skip
-"""Names that no factor or measure can have: of results, arguments of ``sel``, or that make an array a dictionary."""
+"""Names that no factor or measure may have: those of results, and those to which xarray gives another meaning."""
 
 _INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
-"""Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
+"""Variables that count the rows of each cell, by the dimension of details along which rows of all cells are joined."""
 DETAILS: dict[str, Variable] = {
     **{count: Variable(("cell",), "1", f"rows of the cell along {name}") for name, count in LENGTHS.items()},
     **_details_of(MEASURES | STATISTICS),
@@ -236,11 +236,11 @@ _COORDINATES = {
     "drawn": "replicate",
     "end": "end of an interval, or the truth",
 }
-"""Coordinates that are no settings, for which their own names do not do."""
+"""Descriptions of coordinates that are no settings."""
 
 
 def measures_of_functions(cells: Iterable[Cell], texts: Mapping[str, Any]) -> dict[str, Variable]:
-    """Measures that functions give in some cells, by name: described by their texts, or of a name that says all."""
+    """Return measures by functions of some cells, by name, with the descriptions of the design or of the catalogue."""
     named = sorted({name for cell in cells if cell.functions is not None for name in cell.statistics})
     own = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in texts.items()}
     unknown = {name: Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
@@ -248,7 +248,7 @@ def measures_of_functions(cells: Iterable[Cell], texts: Mapping[str, Any]) -> di
 
 
 def stated_measures(attributes: Mapping[str, Any]) -> dict[str, Variable]:
-    """Measures that functions of the study gave, by name, as an attribute of results states them."""
+    """Return measures by functions of the study, by name, from an attribute of results."""
     try:
         stated = json.loads(attributes.get("measures") or "{}")
         return {name: Variable(_BY_SOURCE, *map(str, text)) for name, text in stated.items()}
@@ -257,17 +257,17 @@ def stated_measures(attributes: Mapping[str, Any]) -> dict[str, Variable]:
 
 
 def registry(attributes: Mapping[str, Any]) -> dict[str, Variable]:
-    """Every variable that ``results.nc`` of a study may hold, by name."""
+    """Return all variables that ``results.nc`` of a study may hold, by name."""
     return VARIABLES | _with_errors(stated_measures(attributes), {})
 
 
 def averaged_measures(results: "xr.Dataset") -> list[str]:
-    """Names of the measures in results that are averages over replicates, those of functions first."""
+    """Return names of the measures in results that are averages over replicates, those of functions first."""
     return [name for name in (*stated_measures(results.attrs), *STATISTICS, *MEASURES) if name in results]
 
 
 def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> "xr.Dataset":
-    """Return a data set of registered variables with their meaning; ValueError if shapes do not fit the dimensions."""
+    """Return a data set of registered variables with their attributes; ValueError if shapes do not fit dimensions."""
     # Imported here: it takes a third of a second, and checks of a design do without.
     import xarray as xr
 
@@ -291,7 +291,7 @@ def described(results: "xr.Dataset") -> "xr.Dataset":
 
 
 def coordinates_of(cells: "xr.Dataset") -> list[dict[str, Any]]:
-    """Return the settings of each cell by name, for `level`, `selected` and `by_levels`."""
+    """Return the settings of each cell by name, as `level`, `selected` and `by_levels` take them."""
     # Of variables: to make a labelled array of each coordinate takes ten times as long as the rest.
     columns = {str(name): cells.variables[name] for name in cells.coords if cells.variables[name].dims == ("cell",)}
     rows = zip(*(values.values.tolist() for values in columns.values()), strict=True)

@@ -1,4 +1,4 @@
-"""A cell: the tables of its settings, each field of one name over all of them, what they imply, and its identity."""
+"""A cell: tables of settings, in which no name occurs twice, what follows from them, and the identity of the cell."""
 
 import contextlib
 import hashlib
@@ -21,15 +21,15 @@ from simstudy.errors import UserError, require_extra
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 MIN_BLOCKS = 64
-"""Blocks, or draws of a population (one to a batch), below which there is no verdict: with fewer, skewness is not
-corrected well, and one of them is often large."""
+"""Least number of blocks for a verdict, or of draws of a population (one to a batch): with fewer, the correction for
+skewness is poor, and a single block often dominates."""
 WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 """Regression functions whose known means have closed forms, with Gaussian keys."""
 ATTENDED = "attended"
-"""Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
+"""Statistic of a replicate that a diversity index is computed from: mean over pairs of Σ_i w_hi w_gi."""
 Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
 MAX_NUMBERS = 1 << 23
-"""Most numbers of a data set, 64 MiB: every task of a worker takes a copy along."""
+"""Largest data set, in numbers (64 MiB): a copy is sent to a worker with every task."""
 FOLDS = 5  # parts of the rows, each predicted by a fit to the others
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 """Projections (head, feature, dimension) that travel with a cell."""
@@ -37,7 +37,7 @@ Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows that keys are drawn from, and those held out, which are queries.
+    """Rows of data that keys are drawn from, and held-out rows, which are queries.
 
     Keys (N, d), values of the regression function and residuals (N,), NaN without them; points (M, d) held out, and
     targets (M,), the values there.
@@ -58,7 +58,7 @@ class Rows:
 
     @cached_property
     def keys_digest(self) -> str:
-        """Digest of the population's keys: cells that draw from the same ones are paired."""
+        """Digest of the keys alone: cells that draw from the same keys are paired."""
         return _digest_of_rows(self.keys, 0)
 
     def __eq__(self, other: object) -> bool:
@@ -74,11 +74,11 @@ def _digest_of_rows(table: Array, n_held_out: int) -> str:
 
 
 class Table(Record):
-    """Settings of a cell; cells that differ in other tables hold the same one."""
+    """A table of settings, shared by cells that differ in other tables only."""
 
     @cached_property
     def labels(self) -> dict[str, Any]:
-        """Every setting and parameter of a choice, as it labels cells in results."""
+        """All settings and their parameters, as they label cells in results."""
         labels: dict[str, Any] = {}
         for name, value in self:
             inside = value if isinstance(value, Record) else ()
@@ -201,14 +201,14 @@ def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
 
 @lru_cache(maxsize=32)
 def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: bool, seed: int, batch: int) -> Rows:
-    # The raw words of the generator, which no version of NumPy may change.
+    # Raw words of the generator are the same in all versions of NumPy.
     order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.keys)), kind="stable")
     out, kept = order[:held_out], np.sort(order[held_out:])
     if len(kept) < 2:
         raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 more; add some or lower it")
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
-        # A column that is constant except in held-out rows has no scale.
+        # A column that varies in held-out rows only has no scale.
         scale = np.where(np.ptp(features[kept], axis=0) > 0.0, features[kept].std(axis=0), 1.0)
         features = (features - features[kept].mean(axis=0)) / scale
     if not learner:
@@ -216,7 +216,7 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
     require_extra("regression", "sklearn", "learners")
     from sklearn import ensemble, linear_model, model_selection, neighbors
 
-    # The seed of folds and learners is not that of the study: they are part of how the target is made.
+    # Folds and learners have a fixed seed and not that of the study: they define the target.
     model: Any = {
         "linear": linear_model.LinearRegression(),
         "nearest_neighbours": neighbors.KNeighborsRegressor(n_neighbors=5),
@@ -226,7 +226,7 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
     if len(kept) < 2 * FOLDS:
         raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
     x, y = features[kept], values[kept]
-    with threadpool_limits(1):  # last bits may depend on their number, and so few rows take longer with more
+    with threadpool_limits(1):  # the number of threads may change last bits, and few rows take longer with more
         values, left = model.fit(x, y).predict(features), np.full(len(kept), np.nan)
         if crossed:
             folds = model_selection.KFold(FOLDS, shuffle=True, random_state=0)
@@ -261,9 +261,9 @@ class Simulation(Table):
 TABLES: dict[str, type[Table]] = {each.__name__.lower(): each for each in (Data, Heads, Estimator, Queries, Simulation)}
 TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}
 OF_ALL = ("seed", "batch_size")
-"""Settings of tables that cells of functions have."""
+"""Settings of heads that also apply to cells of functions."""
 OF_FUNCTIONS = tuple(name for name in Functions.model_fields if name not in ("kind", "label", "code", "parameters"))
-"""Settings of functions; every other name in a grid of functions is a parameter that they take."""
+"""Settings of functions; any other name in a grid of functions is one of their parameters."""
 
 
 class Cell(Record):
@@ -278,17 +278,17 @@ class Cell(Record):
     functions: Functions | None = Field(None, exclude_if=lambda functions: functions is None)
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
-    # Contents of files, which travel with the cell to workers that may not see them and identify it, as paths do not:
-    # heads (head, feature, dimension), rows of data, and a mask as 0 and 1.
+    # Contents of files: heads (head, feature, dimension), rows of data, and a mask as 0 and 1.  They identify the cell,
+    # as paths do not, and travel with it to workers, which may not see the files.
     file_projections: Matrices | None = None
     file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
     file_mask: tuple[str, ...] = Field((), exclude_if=lambda rows: not rows)
-    # First draw of query points, heads and rows looked at, where a population, and how many: several have an axis.
+    # First draw of the population (query points, heads, rows) and number of draws; several draws have an axis.
     geometry: tuple[int, int] = Field((0, 1), exclude=True)
 
     @property
     def rows(self) -> Rows:
-        """The user's data that keys are drawn from: of the batch, where rows held out are a population."""
+        """Rows of data that keys are drawn from; those of the batch if held-out rows are a population."""
         assert self.file_rows is not None  # read with the design
         if "held_out" in self.population:
             return split(self.file_rows, self.data, self.simulation.seed, self.geometry[0])
@@ -296,7 +296,7 @@ class Cell(Record):
 
     @cached_property
     def files(self) -> dict[str, tuple[str, str]]:
-        """Setting and path of each file that is named, by the field that holds its contents."""
+        """Setting and path of each file, by the field that holds its contents."""
         named = {
             "file_projections": ("file", self.heads.file if self.heads.arrangement == "file" else None),
             "file_mask": ("mask", getattr(self.estimator.mask, "path", None)),
@@ -305,9 +305,9 @@ class Cell(Record):
         return {field: (setting, path) for field, (setting, path) in named.items() if path is not None}
 
     @property
-    @lru_cache(maxsize=4)  # noqa: B019 - large, and asked for with every batch
+    @lru_cache(maxsize=4)  # noqa: B019 - large, and needed in every batch
     def visible(self) -> Visible | None:
-        """Visible keys of each query, (query, key); None without a mask."""
+        """True where a query may attend to a key, (query, key); None without a mask."""
         mask, n = self.estimator.mask, self.data.n_keys
         if mask.kind == "none":
             return None
@@ -319,22 +319,22 @@ class Cell(Record):
 
     @cached_property
     def own(self) -> list[tuple[str, OwnCode]]:
-        """The user's own functions, each with the setting that states it."""
+        """User-defined functions, each with the setting that names it."""
         found: list[tuple[str, Any]] = [("method", self.functions), ("heads_function", self.heads.heads_function)]
         found += [("regression", term) for term in self.data.terms]
         return [(name, each) for name, each in found if isinstance(each, OwnCode)]
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Names of what is computed of each replicate by itself and averaged, in the order of a batch."""
+        """Names of the statistics that are computed from single replicates and averaged, in their order in a batch."""
         if self.functions is not None:
             return self.functions.measured
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
-        # There the covariance of heads given the keys is the overlap of their attention, times σ².
+        # With even, integrated noise the covariance of heads given the keys is the overlap of their attention times σ².
         attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
         integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
         attended = (ATTENDED,) if attends and integrated and self.even_noise else ()
-        # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
+        # Statistics of single replicates need numbers: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
         return (*of_numbers, *compared, *attended, *self.estimator.learner.statistics)
 
@@ -345,17 +345,17 @@ class Cell(Record):
 
     @property
     def has_closed_forms(self) -> bool:
-        """True if known means are closed forms; others are sums over the rows of data that keys are drawn from."""
+        """True if known means have closed forms; else they are sums over the rows of data that keys are drawn from."""
         return self.data.key_distribution.kind == "gaussian" and {term.kind for term in self.data.terms} <= WAVES
 
     @property
     def controlled(self) -> bool:
-        """True if an expansion of known mean is taken off the moments of replicates."""
+        """True if an expansion of known mean is subtracted from each replicate."""
         return self.simulation.control != "none" and not self.without_control
 
     @cached_property
     def without_control(self) -> str:
-        """Reason for which the known means that `Simulation.control` needs are lacking; empty if they are not."""
+        """Reason why the means that `Simulation.control` needs are unknown; empty if they are known."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
         known = closed or isinstance(keys, choices.FileKeys)
         transformed = not estimator.plain or estimator.key_scale != "raw"
@@ -388,7 +388,7 @@ class Cell(Record):
 
     @property
     def drawn(self) -> frozenset[str]:
-        """Names of what the seed draws once, before replicates: queries, heads or where these start, rows held out."""
+        """Names of what the seed draws before replicates: queries, heads (or where training starts), held-out rows."""
         heads, queries, keys = self.heads, self.queries.queries, self.data.key_distribution
         random_heads = {
             "arrangement": heads.arrangement in ("haar", "scattered", "own"),
@@ -404,27 +404,27 @@ class Cell(Record):
 
     @property
     def given(self) -> frozenset[str]:
-        """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
+        """Names of what is random but not drawn by this study: rows of data, heads of files."""
         rows = isinstance(self.data.key_distribution, choices.FileKeys) and "rows" not in self.population
         return frozenset({"rows"} if rows else ()) | ({"head_files"} if self.heads.arrangement == "file" else set())
 
     @cached_property
     def population(self) -> tuple[str, ...]:
-        """Names of what is that of a population, new in each batch; empty where all is fixed."""
+        """Names of what is drawn anew in each batch, as a sample of a population; empty if all is fixed."""
         rows = {"rows"} if getattr(self.data.key_distribution, "sampling", "") == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
     def with_simulation(self, **settings: Any) -> Self:
-        """Return the cell with other settings of its simulation."""
+        """Return the cell with changed settings of its simulation."""
         return self.model_copy(update={"simulation": self.simulation.model_copy(update=settings)})
 
     def in_batch(self, batch: int, count: int = 1) -> Self:
-        """Return the cell with the query points, heads and rows of a batch, or of so many, if a population."""
+        """Return the cell with the draw of the population that belongs to a batch, or with those of several batches."""
         return self.model_copy(update={"geometry": (batch, count)}) if self.population else self
 
     @property
     def bandwidth(self) -> float:
-        """Bandwidth b after its rule is applied, infinite where logits grow by no positive factor."""
+        """Bandwidth b by its rule; infinite if the rule multiplies logits by 0."""
         rule, n, p, factor = self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim, math.inf
         match rule:
             case choices.FixedBandwidth():
@@ -442,7 +442,7 @@ class Cell(Record):
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
+        """Weights a_h of the ensemble Σ_h a_h f_h; None if they follow from errors of heads."""
         combination, n_heads = self.estimator.combination, self.heads.n_heads
         match combination:
             case choices.GivenCombination():
@@ -458,18 +458,18 @@ class Cell(Record):
                 return (1.0 if combination.kind == "sum" else 1.0 / n_heads,) * n_heads
             case _:
                 return None
-        # Whole numbers of any size divide exactly; floats here are few and of one sign.
+        # Integers of any size divide exactly; floats are few and positive.
         total = sum(weights)
         return tuple(weight / total for weight in weights)
 
     @property
     def n_members(self) -> int:
-        """Number of estimates that an ensemble combines: one if each replicate fits weights or multiplies kernels."""
+        """Number of combined estimates: 1 if weights are fitted in each replicate or kernels are multiplied."""
         return 1 if self.estimator.combination.kind in ("fitted", "product") else self.heads.n_heads
 
     @cached_property
     def n_queries(self) -> int:
-        """Number of query points Q, of which functions have none."""
+        """Number of query points Q; 0 for functions."""
         if self.functions is not None:
             return 0
         queries = self.queries.queries
@@ -477,7 +477,7 @@ class Cell(Record):
 
     @cached_property
     def coordinates(self) -> dict[str, Any]:
-        """Every setting and parameter of a choice, as it labels the cell in results; empty if it means nothing."""
+        """All settings and their parameters, as they label the cell in results; empty where they do not apply."""
         if self.functions is not None:
             shared = {name: self.simulation.labels[name] for name in OF_ALL}
             named = {name: label(getattr(self.functions, name)) for name in OF_FUNCTIONS}
@@ -487,9 +487,9 @@ class Cell(Record):
 
     @cached_property
     def data_id(self) -> str:
-        """Identity of the random numbers: sizes, noise level, targets and estimators of paired cells may differ."""
+        """Identity of the random numbers; paired cells may differ in sizes, noise level, target and estimator."""
         keys = self.data.key_distribution
-        # By this name, whatever designs call it: drawn bits rest on it.
+        # These names are hashed, and drawn numbers depend on them.
         law: dict[str, Any] = {"key_distribution": {"distribution": keys.kind} | keys.model_dump(exclude={"kind"})}
         if self.file_rows is not None:
             law["rows"] = self.file_rows.keys_digest
@@ -497,10 +497,10 @@ class Cell(Record):
             law["levels"] = {name: self.functions.parameters[name] for name in self.functions.independent}
         return _digest({"seed": self.simulation.seed, **law})
 
-    @lru_cache(maxsize=1 << 14)  # noqa: B019 - asked for with every batch, of cells that a design holds
+    @lru_cache(maxsize=1 << 14)  # noqa: B019 - needed in every batch, for cells that a design holds
     def identity(self, engine: str) -> str:
-        """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
-        # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
+        """Identity of stored batches, from settings and engine, as 20 hexadecimal digits."""
+        # Batches hold moments of heads; cells that differ only in the combination of heads share them.
         combined = self.estimator.combination.kind in ("fitted", "product") or self.estimator.reference != "none"
         settings = self.model_dump(exclude={"file_rows": True, "estimator": set() if combined else {"combination"}})
         if self.functions is not None:
@@ -516,7 +516,7 @@ def _digest(content: Any) -> str:
 
 
 def label(value: Any) -> Any:
-    """Value of a setting as text or number, fit for a coordinate."""
+    """Return a setting as text or number, for a coordinate."""
     if value is None or value == ():
         return ""
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""The alternatives of each setting: data and noise, attention and its parts, combinations, learners, query points."""
+"""Alternatives of each setting: data and noise, attention and its parts, combinations, learners, query points."""
 
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -47,7 +47,7 @@ class AutoregressiveKeys(Choice, kind="autoregressive"):
 
 
 class FileKeys(Choice, kind="file"):
-    """Keys are rows of the user's data, all equally likely; a column may be the response, all others are features.
+    """Keys are rows of the user's data, equally likely; one column may be the response, the others are features.
 
     ``path`` is a .npy or .csv file, or a data set that scikit-learn ships ("sklearn:diabetes").
     ``held_out`` rows are set aside at random, under the seed, to be queries.
@@ -72,9 +72,9 @@ class HeteroscedasticNoise(Choice, kind="heteroscedastic"):
 
 
 class ResidualNoise(Choice, kind="residuals"):
-    """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0.
+    """ε = noise_sd · a residual of the fitted regression, by cross-fitting (a fit to other rows), with mean 0.
 
-    ``paired``: the residual of the row of the key, and not that of any row.
+    ``paired``: the residual belongs to the row of the key; otherwise to a random row.
     """
 
     paired: bool = False
@@ -144,7 +144,7 @@ class FileRegression(Choice, kind="file"):
 
 
 class FittedRegression(Choice, kind="fitted"):
-    """m = what scikit-learn fits to the rows of the user's data, at these and at those held out."""
+    """m = prediction by scikit-learn, fitted to the rows of the user's data, at these and at held-out rows."""
 
     learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = "random_forest"
 
@@ -166,7 +166,7 @@ class SparsemaxNormaliser(Choice, kind="sparsemax"):
 
 
 class TopKNormaliser(Choice, kind="top_k"):
-    """w ∝ exp(z) of the k keys with the largest logits and of those that tie with the last of them, 0 of the others."""
+    """w ∝ exp(z) for the k keys with the largest logits and for ties with the last of them, otherwise 0."""
 
     k: Count
 
@@ -195,11 +195,11 @@ class LocalLinearNormaliser(Choice, kind="local_linear"):
 
 
 class NoTransformation(Choice, kind="none"):
-    """Keys, values and queries as the heads project them."""
+    """Keys, values and queries are those that the heads project."""
 
 
 class MergeTransformation(Choice, kind="merge"):
-    """Chunks of consecutive keys, and their values, are replaced by their means; a last shorter chunk is one, too."""
+    """Chunks of consecutive keys and their values are replaced by their means; the last chunk may be shorter."""
 
     stride: Count = Field(title="stride | s")
 
@@ -216,11 +216,11 @@ class LowRankTransformation(Choice, kind="low_rank"):
 
 
 class WholeMask(Choice, kind=("none", "causal")):
-    """Every query sees all keys ("none"), or all up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
+    """Every query sees all keys ("none"), or those up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
 
 
 class BandedMask(Choice, kind="banded"):
-    """Of the keys that a causal mask lets a query see, the last ones: attention in a sliding window."""
+    """The last keys that a causal mask shows a query: attention in a sliding window."""
 
     width: Count = Field(title="width of the band | | keys")
 
@@ -231,11 +231,11 @@ class FileMask(Choice, kind="file"):
     path: records.Path
 
 
-# Values may be vectors: that of a key is y = m(X) s + ε, the regression function in a direction s, any with the same
-# probability (E ss' = I), and noise of variance σ² in every component.  Head h returns A_h'Σ_i w_hi y_i, A_h = W_V W_O
-# of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
+# Values may be vectors: y = m(X) s + ε for a key, with a random direction s (E ss' = I) and noise of variance σ² per
+# component.  Head h returns A_h'Σ_i w_hi y_i with its own A_h = W_V W_O, and the ensemble the sum over heads.  Errors
+# are squared distances from the projections of m(x) s by the same matrices.
 class PlainValueProjections(Choice, kind=("none", "disjoint")):
-    """Values are numbers, or all heads make the same of them; or heads have components of their own: concatenation."""
+    """Values are numbers, the same for all heads ("none"); or each head has components of its own (concatenation)."""
 
 
 class RandomValueProjections(Choice, kind="random"):
@@ -247,7 +247,7 @@ class RandomValueProjections(Choice, kind="random"):
 
 
 class FixedBandwidth(Choice, kind="fixed"):
-    """A bandwidth that depends on nothing."""
+    """A constant bandwidth."""
 
     value: Positive
 
@@ -322,7 +322,7 @@ class ProductCombination(Choice, kind="product"):
 
 
 class Learner(Choice):
-    """Members of an ensemble: random heads and bandwidths that they ignore, and what they tell beside estimates."""
+    """Members of an ensemble; settings of heads that they ignore, and statistics that they give besides estimates."""
 
     ignores: ClassVar[frozenset[str]] = frozenset()
     statistics: ClassVar[tuple[str, ...]] = ()
@@ -353,9 +353,9 @@ class RandomForestLearner(Learner, kind="random_forest", ignores=_OF_HEADS):
 
 
 class GradientBoostingLearner(Learner, kind="gradient_boosting", ignores=_OF_HEADS):
-    """Small trees, each fitted to what those before it leave (Friedman 2002); n_heads is their number.
+    """Small trees, each fitted to the residuals of those before it (Friedman 2002); n_heads is their number.
 
-    Estimates of trees are n_heads times what each adds, and of the first the mean of outcomes, so that their average
+    The estimate of a tree is n_heads times its contribution; the first also has the mean of outcomes.  So their average
     is the prediction.
     """
 
@@ -365,7 +365,7 @@ class GradientBoostingLearner(Learner, kind="gradient_boosting", ignores=_OF_HEA
 
 
 class AntColonyLearner(Learner, kind="ant_colony", ignores=_OF_HEADS, statistics=("regret",)):
-    """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
+    """Ants that estimate the quality of sites and recruit one another; n_heads ants, at most n_keys steps.
 
     Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
     """
@@ -379,7 +379,7 @@ class AntColonyLearner(Learner, kind="ant_colony", ignores=_OF_HEADS, statistics
 
 
 class GaussianQueries(Choice, kind="gaussian"):
-    """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
+    """Query points drawn once from N(0, scale²·I_d), unless they are a population."""
 
     count: Count = 16
     scale: Positive = 1.0
@@ -417,5 +417,5 @@ Combination = Annotated[_Combinations, tagged_union("given", "weights", (list, t
 _Learners = NadarayaWatsonLearner | TrainedLearner | RandomForestLearner | GradientBoostingLearner | AntColonyLearner
 LearnerChoice = Annotated[_Learners, KINDS]
 WITHOUT_BANDWIDTH = {records.tags(each)[0] for each in get_args(_Learners) if "bandwidth" in each.ignores}
-"""Kinds of learners that look at no bandwidth."""
+"""Kinds of learners without a bandwidth."""
 QueryChoice = Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS]

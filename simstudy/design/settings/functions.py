@@ -1,4 +1,4 @@
-"""The user's own functions: source text that travels with a cell, and runs only where the user said so."""
+"""User-defined functions: source text that travels with a cell and runs only if the user trusts it."""
 
 import ast
 import functools
@@ -18,39 +18,39 @@ from simstudy.design.settings.records import Choice, Identifier, Integer, Line, 
 from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
-_LOADING = threading.RLock()  # threads that ran a file twice would share neither its caches nor its locks
+_LOADING = threading.RLock()  # a file is executed once: threads share its caches and locks
 _COMPONENTS = "; such as their mean, or measures of components by simstudy.performance(simstudy.estimates(…))"
 STAND_INS = "# Functions that were given to simulate"
-"""How a text of functions begins that call others by value."""
+"""First line of a file of functions that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
-"""Callables of this process, pickled, by the digest of what they rest on, for the text that calls them."""
+"""Pickled callables of this process, by the text that calls them and the digest of what they depend on."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """The text of a Python file, by which two are equal, and where it was found; that it is trusted is never stored."""
+    """Text of a Python file, which decides equality, and its place; trust is never stored."""
 
     text: str
     place: str = field(default="", compare=False)
     trusted: bool = field(default=False, compare=False)
-    by_value: tuple[tuple[str, bytes], ...] = field(default=(), compare=False, repr=False)  # what `BY_VALUE` has
+    by_value: tuple[tuple[str, bytes], ...] = field(default=(), compare=False, repr=False)  # as in `BY_VALUE`
 
     @property
     def label(self) -> str:
-        """Digest of the text: the code as a coordinate."""
+        """Digest of the text, as a coordinate."""
         return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
     def require_trust(self) -> None:
-        """Refuse code that the user did not say may run, or that was given to simulate in another process."""
+        """Refuse code that the user does not trust, or functions that were given to `simulate` in another process."""
         if self.text.startswith(STAND_INS) and not self.by_value:
             raise UserError(f"{self.place}: its functions were given to simulate; call it again, as you did")
         if not self.trusted:
             raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
 
     @property
-    @functools.lru_cache(maxsize=64)  # noqa: B019 - of texts, which cells have in common
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - cells share texts
     def functions(self) -> dict[str, dict[str, bool]]:
-        """Functions that the file defines, told without running it: what they take, and whether they must get it."""
+        """Functions that the file defines, without running it: names of arguments, and whether each is required."""
         found = {node.name: node.args for node in ast.parse(self.text).body if isinstance(node, ast.FunctionDef)}
         return {
             name: {each.arg: place < len(takes.args) - len(takes.defaults) for place, each in enumerate(takes.args)}
@@ -59,7 +59,7 @@ class Code:
         }
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return a function that the file defines."""
+        """Return a function of the file."""
         self.require_trust()
         with _LOADING:
             return _namespace(self.text, self.place, self.by_value)[name]
@@ -67,7 +67,7 @@ class Code:
 
 @functools.lru_cache(maxsize=64)
 def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
-    known = functools.cache(lambda digest: pickle.loads(dict(by_value)[digest]))  # made where simulate was called
+    known = functools.cache(lambda digest: pickle.loads(dict(by_value)[digest]))  # pickled by `simulate`
 
     def call(digest: str, given: dict[str, Any], first: int) -> Any:
         stated = {name: value for name, value in given.items() if value is not ...}
@@ -83,11 +83,11 @@ def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -
 
 
 class NumericalError(UserError, ArithmeticError):
-    """An error of a function in numbers that it was given: a failure of replicates, once a study runs."""
+    """An arithmetic error of a function: a failed replicate, once a study runs."""
 
 
 class OwnCode(Choice):
-    """A setting that rests on functions of the user's own Python file at ``path``, relative to the design."""
+    """A setting with functions of the user's Python file at ``path``, relative to the design."""
 
     path: Path
     code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] = Code("")  # until the file is read
@@ -103,18 +103,18 @@ class OwnCode(Choice):
 
     @property
     def uses_functions(self) -> tuple[str, ...]:
-        """Functions of the file that it calls: those that entries name, and measures that the file defines."""
+        """Functions of the file that are called: those named in entries, and measures that the file defines."""
         entries = ("name", "process", "method", "exact_theory", "leading_theory")
         named = filter(None, (getattr(self, each, None) for each in entries))
         own = (name for name in getattr(self, "measures", ()) if name in self.code.functions and name not in KNOWN)
         return tuple(dict.fromkeys((*named, *own)))
 
     def refuse(self, fault: str) -> NoReturn:
-        """Raise the error that names the file and its fault."""
+        """Raise a UserError with the path of the file."""
         raise UserError(f"{self.path}: {fault}")
 
     def real(self, said: str, values: Any, shape: tuple[int, ...] | None = None, way: str = "") -> Array:
-        """Return numbers that a function gives, refused if they are none or not of a shape: a failure has NaN."""
+        """Return the result of a function as real numbers (NaN for a failure); refuse others, and wrong shapes."""
         array = as_array(values)
         if array.dtype.kind not in "biuf" or shape not in (None, array.shape):
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
@@ -123,13 +123,13 @@ class OwnCode(Choice):
         return array.astype(float, copy=False)
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
-        """Return the result of a function of the file on arrays, which it cannot change; UserError if it raises."""
+        """Return the result of a function of the file on read-only arrays; UserError if it raises."""
         function = self.code.function(name)
         try:
             return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
         except (Exception, SystemExit) as error:
             said = f"{self.code.place}: {name} raises {_brief(error)}"
-            if "read-only" in str(error):  # no failure of a replicate
+            if "read-only" in str(error):  # a mistake, and no failure of a replicate
                 raise UserError(f"{said}: data are shared by all methods; copy an array before you change it") from None
             numerical = isinstance(error, ArithmeticError | np.linalg.LinAlgError)
             raise (NumericalError if numerical else UserError)(said) from error
@@ -152,7 +152,7 @@ class OwnFunction(OwnCode, kind="own"):
     name: Identifier
 
     def call(self, shape: tuple[int, ...], array: NDArray) -> NDArray[np.float64]:
-        """Return the numbers of this shape that the function gives for an array, which it cannot change."""
+        """Return the numbers, of this shape, that the function gives for a read-only array."""
         return self.real(f"{self.name} returns", self.run(self.name, array), shape)
 
     def _described(self) -> str:
@@ -170,9 +170,9 @@ class OwnHeads(OwnFunction):
 
 
 class Draw:
-    """Random numbers of consecutive replicates: those on which functions are tried before anything runs.
+    """Random numbers of consecutive replicates, for trial calls of functions before a study runs.
 
-    `attention.functions` has those by address: a call's first n numbers are the same whatever n is.
+    In a run they are those of `attention.functions`: the first n numbers of a call are the same for any larger n.
     """
 
     def __init__(self, replicates: range) -> None:
@@ -182,7 +182,7 @@ class Draw:
         return np.stack([rng.standard_normal(shape) if normal else rng.random(shape) for rng in self._rngs])
 
     def normals(self, *shape: int) -> Array:
-        """Return standard normals (replicate, *shape), of one or two dimensions beside replicates."""
+        """Return standard normals (replicate, *shape); shape has one or two dimensions."""
         return self._filled(True, shape)
 
     def uniforms(self, *shape: int) -> Array:
@@ -191,7 +191,7 @@ class Draw:
 
     def correlated_normals(self, covariance: Any, *shape: int) -> Array:
         """Return normals (replicate, *shape, variable) of mean 0 and a positive definite covariance."""
-        # Cholesky's, which is unique: that of eigenvalues, as in NumPy, differs between processors where they repeat.
+        # Cholesky's root is unique; NumPy's, of eigenvalues, differs between processors if eigenvalues are equal.
         root = np.linalg.cholesky(np.asarray(covariance, float))
         z = self.normals(math.prod(shape) * len(root)).reshape(-1, *shape, len(root))
         return np.stack([sum(a * z[..., k] for k, a in enumerate(row[: j + 1])) for j, row in enumerate(root)], axis=-1)
@@ -227,17 +227,17 @@ class Functions(OwnCode):
     builtin: ClassVar[tuple[str, ...]] = (*KNOWN, FAILURE_RATE)
 
     def __hash__(self) -> int:
-        """Hash also by parameters, as cells have all else in common, whatever their order."""
+        """Hash by parameters too, in any order, as other fields are often the same in all cells."""
         return hash((self.code, self.process, self.method, self.measures, frozenset(self.parameters.items())))
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Measures stated, with those that they follow from."""
+        """Measures of the design, with those that they are computed from."""
         return measured_with(self.measures)
 
     @property
     def of_means(self) -> dict[str, OfMeans]:
-        """Measures that are functions of means, in the order in which they follow from one another."""
+        """Measures that are functions of means, in the order of computation."""
 
         def of_own(name: str, means: Mapping[str, Array]) -> Array:
             columns = {f"mean_{each}": means[each] for each in self._means(name)}
@@ -248,17 +248,17 @@ class Functions(OwnCode):
         return {name: function for name, function in OF_MEANS.items() if name in self.measured} | own
 
     def _means(self, name: str) -> list[str]:
-        """Measures whose means a function of the file takes."""
+        """Measures whose means are arguments of a function of the file."""
         return [each for each in self.measured if name not in KNOWN and f"mean_{each}" in self._takes(name)]
 
     @property
     def taken(self) -> dict[str, Any]:
-        """Parameters that process, method or a measure takes: others mean nothing here."""
+        """Parameters that the process, the method or a measure takes; others have no effect in this cell."""
         names = {name for each in self.uses_functions for name in self._takes(each)} | {"truth"}
         return {name: value for name, value in self.parameters.items() if name in names}
 
     def impossibilities(self) -> Iterator[tuple[str, str]]:
-        """Yield names of settings, and what to do, where functions do not give what is stated."""
+        """Yield settings that do not fit the functions, each with a remedy."""
         if not self.measured:
             yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
         taken = {name for takes in self.code.functions.values() for name in takes}
@@ -271,7 +271,7 @@ class Functions(OwnCode):
             yield f"parameters.{name}", f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
 
     def theory(self, source: str) -> dict[str, float]:
-        """Expected measures by name that the function of a theory (exact, leading) gives; none without one."""
+        """Return expected measures by name, by the function of a theory (exact, leading); empty without a function."""
         if (function := getattr(self, f"{source}_theory")) is None:
             return {}
         found = self._by_name(function, {}, None)
@@ -285,12 +285,12 @@ class Functions(OwnCode):
         return self.code.functions.get(function, {})
 
     def numbers(self, draw: Draw, once: Callable[..., Any] | None = None, tell: Any = str) -> dict[str, Array]:
-        """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises.
+        """Return measures (replicate,) by name, NaN where a replicate failed; an error of all at once raises.
 
-        ``once`` makes what is asked for by an address, or returns what was made before; ``tell`` gets other failures.
+        ``once`` returns the data of an address, made at the first call; ``tell`` is called with reasons of failures.
         """
         takes = self._takes(self.process) if self.process else {}
-        # Cells that share the address of their data see the same ones.
+        # Cells with the same address have the same data.
         address = self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in takes)
         data = self._data(draw) if once is None else once(address, lambda: self._data(draw))
         if not self.one_by_one:
@@ -301,19 +301,19 @@ class Functions(OwnCode):
                 rows.append(self._measure(_one(data, replicate), None))
             except UserError as error:
                 of_numbers = ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError
-                if not isinstance(error.__cause__ or error, of_numbers):  # else the replicate has failed
+                if not isinstance(error.__cause__ or error, of_numbers):  # these are failures of the replicate
                     raise
                 tell(str(error))
                 rows.append(dict.fromkeys(self.measured, np.nan))
         return {name: np.array([row[name] for row in rows], float) for name in self.measured}
 
     def results(self, draw_of: Callable[[int, int], Draw], first: int, count: int) -> list[tuple[dict[str, Any], str]]:
-        """Return data and what the method makes of them in each replicate, by name; and why not, if so."""
+        """Return for each replicate its data and results by name, and the reason of a failure or an empty text."""
         data = self._data(draw_of(first, count))
         if self.one_by_one:
             return [self._result(_one(data, replicate), None) for replicate in range(count)]
         data, failure = self._result(data, count)
-        if failure and count > 1:  # of one of them
+        if failure and count > 1:  # one of the replicates failed
             return [row for each in range(first, first + count) for row in self.results(draw_of, each, 1)]
         return [(_one(data, replicate), failure) for replicate in range(count)]
 
@@ -324,7 +324,7 @@ class Functions(OwnCode):
             return data, str(error)
 
     def _data(self, draw: Draw) -> dict[str, Any]:
-        """Return the data of the process, by name: arrays whose first axis is that of replicates, or constants."""
+        """Return the data of the process by name: arrays (replicate, ...), or constants."""
         if self.process is None:
             return {"rng": [*draw.generators()]} if self.one_by_one else {"draw": draw}
         if "rng" not in self._takes(self.process):
@@ -377,7 +377,7 @@ class Functions(OwnCode):
         return {str(name): values for name, values in found.items()}
 
     def _fixed(self, name: str, values: Any) -> Any:
-        """Data of the process as what no method can change: a scalar, or a copy that is a read-only array."""
+        """Return data of the process such that no method can change them: a scalar, or a read-only copy of an array."""
         if isinstance(values, bool | int | float | complex | str):
             return values
         known = isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray
@@ -396,7 +396,7 @@ class Functions(OwnCode):
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return values as an array, NaN where masked; without any, of objects, where lists have different lengths."""
+    """Return values as an array, NaN where masked; an empty array of objects if lists have different lengths."""
     try:
         masked = isinstance(values, np.ma.MaskedArray)
         return np.ma.filled(values.astype(float), np.nan) if masked else np.asarray(values)

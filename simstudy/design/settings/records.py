@@ -1,4 +1,4 @@
-"""Immutable validated records, the numbers that they hold, and mistakes in them as messages."""
+"""Immutable validated records, their types of numbers, and messages about mistakes in them."""
 
 import contextlib
 import difflib
@@ -13,9 +13,9 @@ from pydantic_core import PydanticCustomError, core_schema
 from simstudy.errors import STEERING, UserError, printable
 
 LARGEST, SMALLEST = 1e9, 1e-9
-"""Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
+"""Bounds on the magnitude of a nonzero number: the ratio of two squares, 1e36, still fits in float32."""
 MAX_COUNT = 2**53
-"""Largest count of anything: counts become coordinates, and float64 holds whole numbers up to here."""
+"""Largest count: counts become coordinates, and float64 is exact for whole numbers up to 2⁵³."""
 _QUOTED = "'([^']*)'"
 _MAX_ECHOED = 200
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -24,7 +24,7 @@ Steps = list[str | int]
 
 
 def refusal(remedy: str, kind: str = "rule") -> PydanticCustomError:
-    """Return the error of a validator whose message says all; of kind "unread" if it is not the value that is wrong."""
+    """Return the error of a validator with its whole message; kind "unread" if the value itself is not at fault."""
     return PydanticCustomError(kind, "{remedy}", {"remedy": remedy})  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ def _plain(text: str, allowed: str = "") -> str:
 
 
 Line = Annotated[str, AfterValidator(_plain)]
-"""One line of text: it is shown in terminals, figures and pages, none of which it may steer."""
+"""One line of text, without control characters, as terminals, figures and pages show it."""
 Paragraphs = Annotated[str, AfterValidator(partial(_plain, allowed="\n\t"))]
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
@@ -49,23 +49,23 @@ Degrees = Annotated[float, Field(ge=0, le=90, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Part = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-# TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
+# TOML arrays arrive as lists; records hold tuples, which cannot change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Of a function, a parameter or a measure: whether cells have it is seen later, as functions give measures."""
+"""Name of a function, parameter or measure; whether a cell has it is checked later."""
 Path = Annotated[Line, Field(exclude=True)]
-"""Of a file, relative to the design: its contents and not its path identify a cell."""
+"""Path of a file, relative to the design; the contents of the file, not the path, identify a cell."""
 
 
 def records_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the records that an annotation holds, in whatever unions, lists and tables."""
+    """Return the records in an annotation, also within unions, lists and tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [record for part in get_args(annotation) for record in records_in(part)]
 
 
 def tags(record: type[BaseModel]) -> tuple[str, ...]:
-    """Return the kind, if any, by which a record is distinguished from the other members of a union."""
+    """Return the values of ``kind`` that distinguish a record from other members of a union; empty without."""
     return get_args(record.model_fields["kind"].annotation) if "kind" in record.model_fields else ()
 
 
@@ -75,18 +75,18 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     def __init_subclass__(cls, kind: str | tuple[str, ...] = (), **constants: Any) -> None:
-        """Let the field ``kind``, by which alternatives are told apart, be one of some texts; set class variables."""
+        """Restrict the field ``kind``, which distinguishes alternatives, to some texts; set class variables."""
         super().__init_subclass__()
         for name, value in constants.items():
             setattr(cls, name, value)
         if kind:
             cls.__annotations__ = cls.__annotations__ | {"kind": Literal[kind]}
 
-    if not TYPE_CHECKING:  # pydantic's own, for private attributes, takes half of the time of a large grid
+    if not TYPE_CHECKING:  # pydantic's own, for private attributes, takes half of the time to load a large grid
         __getattr__ = object.__getattribute__
 
     def __copy__(self) -> Self:
-        """Copy the fields alone: a copy that is changed computes anew what follows from them."""
+        """Copy fields without cached properties, which follow from fields and may differ in a changed copy."""
         copied = super().__copy__()
         for name in copied.__dict__.keys() - type(self).model_fields:
             del copied.__dict__[name]
@@ -94,18 +94,18 @@ class Record(BaseModel):
 
 
 class Choice(Record):
-    """One alternative of a setting, known by its kind; its label is what tables call it and decides no number."""
+    """One alternative of a setting, identified by its kind; the label names it in tables and changes no number."""
 
     kind: str
     label: Line = Field("", exclude=True, min_length=1, max_length=60)
 
     def model_post_init(self, _: Any) -> None:
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""
-        # The record is frozen for its users; this is still its making.
+        # The record is frozen only once it is made.
         object.__setattr__(self, "label", self.label or self._described())
 
     def _described(self) -> str:
-        """Return the label by default."""
+        """Return the default label."""
         inside = _brief({k: v for k, v in self if k in self.model_fields_set - {"kind"}})[1:-1]
         return f"{self.kind}({inside})" if inside else self.kind
 
@@ -119,9 +119,9 @@ def _brief(value: Any) -> str:
 
 
 def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = ()) -> GetPydanticSchema:
-    """Return the annotation of alternatives distinguished by ``kind``, of which one may be left out.
+    """Return the annotation of alternatives that are distinguished by ``kind``, which may be the default kind.
 
-    A text is short for a table of that kind; a value of a ``bare`` type for the one parameter of the kind left out.
+    A text stands for a table of that kind, and a value of a ``bare`` type for the parameter of the default kind.
     """
 
     def table(value: Any) -> Any:
@@ -146,12 +146,12 @@ class Problem(NamedTuple):
         shown = "" if self.value is None else f" = {self.value!r}"
         shown = shown if len(shown) <= 83 else shown[:80] + "..."
         line = printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
-        # A design may have made names longer than anybody reads.
+        # Names in a design may be longer than a line.
         return re.sub(rf"(\S{{{_MAX_ECHOED}}})\S+", r"\1...", line)
 
     @classmethod
     def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Self:
-        """Return the problem of a name that does not exist, with the nearest that does."""
+        """Return the problem of an unknown name, with the nearest known one."""
         name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]
         return cls(path, value, f"unknown {what}; {hint(name, list(known))}")
 
@@ -165,7 +165,7 @@ class DesignError(UserError):
 
 
 def mistake(path: str, value: Any, remedy: str) -> DesignError:
-    """Return the error of one mistake, of a design that whoever loads it will name."""
+    """Return the error of one mistake; the caller adds the name of the design."""
     return DesignError("", [Problem(path, value, remedy)])
 
 
@@ -176,10 +176,10 @@ def hint(name: str, known: list[str]) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return the known name of the same words, or of a parameter, or else the most alike; empty if none is."""
+    """Return the known name with the same words, or of this parameter, or the most similar; empty if none is."""
     words, *others = (sorted(re.split("[-_ ]", each.lower())) for each in (name, *known))
     same = [each for each, of in zip(known, others, strict=True) if of == words or each.rpartition(".")[2] == name]
-    # Long names that share an ending may mean the opposite; of three letters, one typing error takes a third.
+    # Long names with a common ending may be opposites; a typing error changes a third of a name of three letters.
     return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=0.7 if len(name) > 3 else 0.6)), "")
 
 
@@ -191,12 +191,12 @@ def path_of(steps: Iterable[str | int]) -> str:
 def validated(
     model: type[_Model], raw: Any, at: Callable[[Steps], Steps] = list, place: str = "", context: Any = None
 ) -> _Model:
-    """Return a record, or raise what pydantic finds wrong; ``at`` tells where the file states an entry."""
+    """Return a record, or raise the mistakes that pydantic finds; ``at`` maps steps to the place in the file."""
     try:
         return model.model_validate(raw, context=context)
     except ValidationError as error:
         found = [_problem(detail, raw, model, at) for detail in error.errors(include_url=False)]
-        # A list of which an item is none of the alternatives is one mistake, that of the item.
+        # If an item of a list is none of the alternatives, only the mistake of the item is kept.
         inner = [each for each in found if not any(other.path.startswith(f"{each.path}[") for other in found)]
         raise DesignError(place, [*{problem.path: problem for problem in inner}.values()]) from None
 
@@ -205,7 +205,7 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
     kind, location, value, context = detail["type"], detail["loc"], detail["input"], detail.get("ctx", {})
     steps, node = Steps(), raw
     for step in location:
-        with contextlib.suppress(TypeError, LookupError):  # kinds of alternatives stand between the keys
+        with contextlib.suppress(TypeError, LookupError):  # locations also contain the kinds of alternatives
             node = node[step]
             steps.append(step)
     if kind in ("missing", "rule") and location[-1] != "[key]" and location[-1] not in steps[-1:]:
@@ -231,7 +231,7 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
 
 
 def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Names that a record at a location may have."""
+    """Names of the fields of the record at a location."""
     records = [model]
     for step in location:
         inside = [each.model_fields[step].annotation for each in records if step in each.model_fields]
