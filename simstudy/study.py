@@ -227,9 +227,9 @@ def complete(
         how |= {name: machine[name] for name in ("device", "processor", "system")}
         store.flush()  # a disk that took no batch takes no results
         with threadpool_limits(limits=1):
-            joined, details = assemble(design, state.accounts, partial(observer, state), opened.device, theories)
-            judged = judge(design, state.accounts, theories)
-        results = xr.merge([joined, judged, *_zipped(design, state.accounts)], combine_attrs="override")
+            joined, details = assemble(design, state.cells, partial(observer, state), opened.device, theories)
+            judged = judge(design, state.cells, theories)
+        results = xr.merge([joined, judged, *_zipped(design, state.cells)], combine_attrs="override")
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
         path = store.write_dataset(RESULTS_FILE, tree := tree_of(results))
@@ -238,8 +238,8 @@ def complete(
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
         if damaged := how["batches_damaged"]:
-            opened.aside.append(f"{damaged} stored batches were damaged and have been computed again; check the disk")
-        return tree, state.write_status(opened.device), opened.aside
+            opened.notes.append(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+        return tree, state.write_status(opened.device), opened.notes
 
 
 def require_trust(cells: Iterable[Cell]) -> None:
@@ -254,19 +254,19 @@ def require_trust(cells: Iterable[Cell]) -> None:
             piece.code.require_trust()
 
 
-def _zipped(design: Design, accounts: Sequence[CellProgress]) -> Iterator[xr.Dataset]:
+def _zipped(design: Design, cells: Sequence[CellProgress]) -> Iterator[xr.Dataset]:
     """Yield the intervals of single replicates, if a figure shows any, but for those that failed."""
     if not (figures := [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]):
         return
     from simstudy.attention.functions import results_of
 
     intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
-    for part, account in zip(intervals, accounts, strict=True):
-        grid, cell = account.planned.grid, account.planned.cell
+    for part, progress in zip(intervals, cells, strict=True):
+        grid, cell = progress.planned.grid, progress.planned.cell
         if any(figure.grid == grid and selected(cell.coordinates, figure.where) for figure in figures):
             found = [getattr(cell.functions, "parameters", {}) | results for results, _ in results_of(cell, 0, ZIPPED)]
             part[:] = [[results.get(end, np.nan) for end in INTERVAL] for results in found]
-            part[[replicate for replicate in account.failed if replicate < ZIPPED]] = np.nan
+            part[[replicate for replicate in progress.failed if replicate < ZIPPED]] = np.nan
     yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
 

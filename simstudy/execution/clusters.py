@@ -1,7 +1,7 @@
-"""Executors by Dask: processes and GPUs of this machine, a scheduler that runs elsewhere, and jobs of Slurm.
+"""Executors by Dask: processes and GPUs of this machine, a scheduler that runs elsewhere, and Slurm jobs.
 
-Whoever reaches a scheduler or a worker of Dask can run code as its user.  So what is started here talks over TLS, with
-certificates of its own that end with it, serves no pages, and imports nothing from its folder.
+Anyone who reaches a scheduler or worker of Dask can run code as its user.  Therefore all processes started here
+communicate by TLS with certificates of this run, serve no web pages, and import nothing from the current folder.
 """
 
 import asyncio
@@ -35,17 +35,17 @@ from simstudy.execution.executors import ONE_ENGINE, Executor, Jobs, available, 
 from simstudy.execution.folder import ASIDE, Folder
 
 COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
-"""Time after which workers of a scheduler are counted again; how long it may have none, or be too busy to answer."""
+"""Seconds between counts of workers; seconds that a scheduler may be without workers, or too busy to answer."""
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
-"""How often a job is submitted again to a Slurm that fails, and seconds between."""
+"""Number of attempts to submit a job if Slurm fails, and seconds between them."""
 TCP_TIMEOUT = "11s"
-"""Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
-# Kernels are serial and release the GIL; numerical libraries must not start threads of their own.  Numba has none to
-# start, and a variable of its own that changes makes it forget for which features of the processor it compiles.
-# Python looks for no module in the current folder.  The environment of all processes that are started here:
+"""Time without an answer after which a connection is broken: the least that Dask accepts; its default is a minute."""
+# Environment of all processes started here.  Kernels are serial and release the GIL, so numerical libraries must not
+# start threads.  Numba starts none, and if one of its own variables changes, it forgets for which features of the
+# processor it compiles.  Python must not look for modules in the current folder.
 CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
 _HERE = r"inproc://.*|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]+)?"
-"""Addresses on this machine, to which nobody else on the network connects."""
+"""Addresses on this machine, which others on the network cannot reach."""
 
 
 class _Private:
@@ -53,7 +53,7 @@ class _Private:
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Dask puts it first; nobody else may enter it.
+        # Dask makes it the first place to look for modules.
         sys.path[:] = [entry for entry in sys.path if entry != self.local_directory]
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
@@ -65,24 +65,24 @@ class PagelessScheduler(_Private, Scheduler):
 
 
 class PathlessNanny(_Private, Nanny):
-    """Nanny that starts a worker process, and starts it again."""
+    """A nanny, which starts a worker process again if it dies."""
 
 
 class PagelessWorker(_Private, Worker):
-    """A worker without a web server; jobs of Slurm name it on their command line."""
+    """A worker without a web server; Slurm jobs name it on their command line."""
 
 
 class FirmClient(Client):
-    """A client that does not connect again to a lost scheduler: that may leave its TLS socket open (Python 3.11)."""
+    """A client that does not reconnect to a lost scheduler, which may leave a TLS socket open (Python 3.11)."""
 
     async def _reconnect(self) -> None:
-        """End all work as cancelled, in place of Dask's attempts."""
+        """Cancel all futures, where Dask would try to reconnect."""
         self._handle_cancelled_keys(list(self.futures), reason="scheduler-connection-lost")
         self.scheduler_comm = None
 
 
 class DaskExecutor(Executor):
-    """A client of Dask; ``without_workers`` is called while it has none."""
+    """An executor by a client of Dask; ``without_workers`` is called if there are none for long."""
 
     def __init__(self, client: Any, device: str = "cpu", without_workers: Callable[[], None] | None = None) -> None:
         super().__init__(client, 0)
@@ -99,15 +99,15 @@ class DaskExecutor(Executor):
         async def outcome() -> Any:
             return await task
 
-        # Dask's own executor takes an outcome for an error if its worker is lost just after it was fetched.
+        # Dask's own executor fails if a worker is lost just after its result was fetched.
         return asyncio.run_coroutine_threadsafe(outcome(), self._client.loop.asyncio_loop)
 
     def workers(self) -> int:
-        """Return how many calls run at once, by the threads that the scheduler had within the last second."""
+        """Return the number of calls that run at once: threads of the workers, counted at most a second ago."""
         if time.monotonic() - self._counted >= COUNT_SECONDS:
             try:
                 threads = self._client.nthreads()
-            except OSError:  # also a connection that is closed, or that was not taken in time
+            except OSError:  # also of a closed connection, or one that was not accepted in time
                 raise self._lost() from None
             mine = {address: count for address, count in threads.items() if address not in self._unlike}
             self._alike = sorted(mine) if self._unlike and mine else self._alike
@@ -115,14 +115,14 @@ class DaskExecutor(Executor):
         return self._count
 
     def memory(self) -> float:
-        """Return the bytes that workers may take together, if all had the limit of the smallest."""
+        """Return the bytes that workers may allocate together, if all have the limit of the smallest."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
         here = [available()] if all(each["host"] == "127.0.0.1" for each in workers) else []
         return min([*here, *(limit * self.workers() for limit in limits)], default=math.inf)
 
     def result(self, future: Future) -> Any:
-        """Result of a call that has ended; UserError if its workers died or the scheduler is lost."""
+        """Return the result of a call that has ended; UserError if its workers died or the scheduler is lost."""
         self._last_seen = time.monotonic()
         try:
             return future.result()
@@ -138,7 +138,7 @@ class DaskExecutor(Executor):
         return UserError(f"executor = {self._address!r}: the Dask scheduler is lost; {remedy}")
 
     def wait_for_workers(self) -> None:
-        """Raise UserError if there have been no workers for long and none will come."""
+        """Raise UserError if there have been no workers for long and none are expected."""
         if self.workers():
             self._last_seen = time.monotonic()
         elif time.monotonic() - self._last_seen > WORKER_SECONDS:
@@ -146,12 +146,12 @@ class DaskExecutor(Executor):
             self._last_seen = time.monotonic()
 
     def set_aside(self, worker: Any) -> None:
-        """Submit nothing to a worker of another engine any more, and say so in ``aside``; UserError if none is left."""
+        """Use a worker of another engine no more, and add a line to ``notes``; UserError if no worker is left."""
         said = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
         if worker.address not in self._unlike:
             self._unlike.add(worker.address)
             self._counted = -math.inf
-            self.aside.append(f"{said} and computed nothing; {ONE_ENGINE}")
+            self.notes.append(f"{said} and computed nothing; {ONE_ENGINE}")
         if not self.workers():
             raise UserError(f"{said}, and no other worker is left; {ONE_ENGINE}")
 
@@ -164,7 +164,7 @@ def _no_workers(address: str) -> None:
 def dask_executor(
     executor: str | Jobs, workers: int | None, claim: Callable[[float, int], None]
 ) -> contextlib.AbstractContextManager[DaskExecutor]:
-    """Return what opens the executor of a word, an address or jobs; these ``claim`` before there is a job or a key."""
+    """Return the context manager of an executor by word, address or jobs; jobs call ``claim`` before they exist."""
     if isinstance(executor, Jobs):
         return job_cluster(executor, claim)
     if executor == "processes":
@@ -178,8 +178,8 @@ def dask_executor(
     gpus = visible_gpus()
     if workers is not None and workers > len(gpus):
         raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
-    # Each process sees one GPU alone, by its name.  While one batch waits for the GPU, the other is made ready; the
-    # simulator runs one kernel at a time.
+    # Each process sees one GPU.  One batch is prepared while another waits for the GPU; the simulator runs only one
+    # kernel at a time.
     n_threads = 1 if cuda_simulated() else 2
     return local_cluster({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}, n_threads, "cuda")
 
@@ -188,7 +188,7 @@ def dask_executor(
 def local_cluster(
     environments: dict[str, dict[str, str]], n_threads: int, device: str = "cpu"
 ) -> Iterator[DaskExecutor]:
-    """Start a process on this machine for each name, with an environment of its own and so many threads."""
+    """Start a worker process on this machine for each name, with its own environment and this number of threads."""
     place = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     worker = {
         **place, "worker_class": PagelessWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
@@ -196,7 +196,7 @@ def local_cluster(
     }  # fmt: skip
     nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
     scheduler = {"cls": PagelessScheduler, "options": {**place, "dashboard_address": None}}
-    env = mock.patch.dict(os.environ, CHILDREN)  # before any child: Python starts one of its own for its semaphores
+    env = mock.patch.dict(os.environ, CHILDREN)  # before Python starts a child of its own, for semaphores
     config = {"distributed.nanny.pre-spawn-environ": CHILDREN}
     with env, tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config, temporary_directory=own):
         cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
@@ -206,7 +206,7 @@ def local_cluster(
 
 @contextlib.contextmanager
 def remote_cluster(address: str) -> Iterator[DaskExecutor]:
-    """Connect to a running scheduler that has a worker, with the user's certificates, which a network has to take."""
+    """Connect to a running scheduler that has a worker; on a network with the certificates of Dask's configuration."""
     security = Security()
     if address.startswith("tls://"):
         own = security.get_tls_config_for_role("client")
@@ -216,7 +216,7 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
     elif not re.fullmatch(_HERE, address):
         said = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
         raise UserError(f"{said}certificates in Dask's configuration, or give simstudy.run a Client of your own")
-    # A scheduler that is lost is reported once, by us.
+    # A lost scheduler is reported once, by the UserError.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -236,18 +236,18 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
 
 @contextlib.contextmanager
 def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[DaskExecutor]:
-    """Keep jobs running; UserError if none of them is left."""
+    """Keep Slurm jobs running; UserError if none is left."""
     kind, job, options = _slurm(jobs)
     if shutil.which(kind.job_cls.submit_command) is None:
         remedy = "submit from a login node of the cluster, or run --share in jobs of your own"
         raise UserError(f"{kind.job_cls.submit_command}: not found on the PATH; {remedy}")
 
-    # Ten workers may be lost with one task before it counts as deadly: jobs are ended for many a reason.
+    # Up to ten workers may be lost during one task, as jobs end for many reasons.
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": 10}
     scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
     claim(dask.utils.parse_bytes(options["memory"]), options["cores"])
     with (
-        tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # which nobody else may enter
+        tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # readable by the user only
         _key_file(Folder(jobs.folder)) as security,
         dask.config.set(config | {"temporary-directory": own}),
         kind(job_cls=job, security=security, **scheduler, **options) as cluster,
@@ -258,24 +258,24 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
         if not job.accepted:
             reason = "; ".join(line.strip() for line in job.refusal.splitlines() if line.strip())
             raise UserError(f"slurm refuses the job: {reason}; mend jobqueue.slurm in the configuration of Dask")
-        # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
-        # out few tasks at a time, from which the scheduler would infer that few workers are needed.
+        # `scale` would not replace lost jobs.  The number is fixed: few tasks are submitted at a time, from which the
+        # scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.n_jobs, maximum_jobs=jobs.n_jobs, interval="1s")
         yield DaskExecutor(client, without_workers=lambda: _require_live(jobs, cluster))
 
 
 def job_script(jobs: Jobs) -> str:
-    """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key file."""
+    """Return the script of a job, with placeholders for the scheduler's address, the worker's name and the key file."""
     _, job, options = _slurm(jobs)
     options["security"] = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
-    with Folder(jobs.folder).told("logs", "written"):  # which Dask makes
+    with Folder(jobs.folder).reporting("logs", "written"):  # a folder that Dask makes
         return str(job("tls://SCHEDULER", name="WORKER", protocol="tls://", **options).job_script())
 
 
 def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
-    """Classes of a cluster and of its jobs, and the arguments of these that add to what its configuration states."""
+    """Return the classes of a cluster and of its jobs, and arguments that complete the configuration of Dask."""
     handler = signal.getsignal(signal.SIGINT)
-    from dask_jobqueue import SLURMCluster  # takes Ctrl-C for itself
+    from dask_jobqueue import SLURMCluster  # replaces the handler of Ctrl-C
 
     signal.signal(signal.SIGINT, handler)
     checks: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -290,13 +290,13 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
             if stated[name] is None or sound(stated[name]):
                 continue
         raise UserError(f"jobqueue.slurm.{name} = {stated[name]!r} in the configuration of Dask: give {wanted}")
-    if re.search(r"[^\w@+=:,./-]", str(jobs.folder)):  # sbatch and shells would each read it in their own way
+    if re.search(r"[^\w@+=:,./-]", str(jobs.folder)):  # sbatch and shells would read it differently
         raise UserError(f"{jobs.folder}: slurm cannot write logs to such a name; choose another --output")
     prologue = [
         f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
         *(f"export {name}={value}" for name, value in CHILDREN.items()),
         *(stated["job-script-prologue"] or ()),
-        # Nobody else may enter it, or have made it before.
+        # A new folder that only the user can enter.
         f'scratch=$(mktemp -d "{stated["local-directory"] or "${TMPDIR:-/tmp}"}/simstudy-XXXXXXXXXX") || exit 1',
         "trap 'rm -rf \"$scratch\"' EXIT",
     ]
@@ -316,7 +316,7 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def _patient(job_class: Any) -> Any:
-    """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first."""
+    """Return a class of jobs that are submitted again if the batch system fails after it accepted the first."""
 
     class PatientJob(job_class):
         accepted = False
@@ -333,14 +333,14 @@ def _patient(job_class: Any) -> Any:
                     if not PatientJob.accepted:
                         break
                     await asyncio.sleep(SUBMIT_SECONDS)
-            self.status = Status.running  # as Dask requires of what was started
+            self.status = Status.running  # as Dask requires
 
     return PatientJob
 
 
 @contextlib.contextmanager
 def _key_file(folder: Folder) -> Iterator[Security]:
-    """Make a certificate, and its key, in a file that the user alone can read, from its first byte to its end."""
+    """Write a certificate and its key to a file that only the user can read, and delete it at the end."""
     made, name = Security.temporary(), f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
     content = (made.tls_ca_file + made.tls_worker_key).encode()
     try:
@@ -350,13 +350,13 @@ def _key_file(folder: Folder) -> Iterator[Security]:
 
 
 def _shared_by_all(file: str) -> Security:
-    """Return the security of a cluster in which everybody shows the certificate of one file, its own authority."""
+    """Return the security of a cluster whose processes share one self-signed certificate."""
     roles = [f"tls_{role}_{part}" for role in ("client", "scheduler", "worker") for part in ("cert", "key")]
     return Security(require_encryption=True, tls_ca_file=file, **dict.fromkeys(roles, file))
 
 
 def _require_live(jobs: Jobs, cluster: Any) -> None:
-    """Jobs may wait in the queue for days; but if Slurm knows none of them any more, none will come."""
+    """Raise UserError if Slurm knows none of the jobs any more; jobs may wait in the queue for days."""
     numbers = ",".join(job.job_id for job in cluster.workers.values() if job.job_id)
     command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)

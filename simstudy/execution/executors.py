@@ -1,4 +1,4 @@
-"""Executors of batches, from threads to jobs of a cluster; one loop of batches on any of them; and what that took."""
+"""Executors of batches, from threads to cluster jobs; one loop that runs batches on any of them; time and memory."""
 
 import concurrent.futures
 import contextlib
@@ -30,24 +30,24 @@ from simstudy.replicates.moments import Draw, Moments
 from simstudy.replicates.population import draws_of
 
 MAX_WORKERS = 1024
-"""Most workers on one machine: a system that can start no more threads would end the run as a defect."""
+"""Largest number of workers on one machine, as systems limit the number of threads."""
 ONE_ENGINE = "install the same simstudy and libraries there, and use nodes of one processor type"
 _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-"""Control groups of this process, and what the system says of them."""
+"""List of the control groups of this process, and the folder that describes them."""
 _FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
-"""Of a control group, version 2 and 1: its limit, what is used, and how much of that can be given back."""
+"""Memory of a control group, version 2 and 1: limit, bytes in use, and bytes of cache among them."""
 _QUOTAS = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-"""Of these: the processor time in a period, and the period."""
+"""Processor time of a control group, version 2 and 1: time in a period, and the period."""
 TASKS_PER_THREAD, AHEAD = 3, 1 << 14
-"""Turns in flight for each worker thread, to hide latency; tasks that wait, beyond which none is made."""
+"""Calls submitted for each worker thread, to hide latency; largest number of tasks that wait."""
 TURN_SECONDS, WAIT_SECONDS = 0.5, 1.0
-"""Processor time that a worker is given work for at a time; time without an outcome before workers are looked for."""
+"""Processor time of the tasks in one call; time without an outcome after which workers are counted."""
 CELLS_PER_TASK = 8
-"""Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
+"""Cells that one task evaluates on shared data; more would save little time and make tasks long."""
 
 
 def _groups() -> Iterator[Path]:
-    """Yield the control groups of this process, and those above them."""
+    """Yield the control groups of this process and their parents."""
     with contextlib.suppress(OSError):
         for line in _GROUPS[0].read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -55,7 +55,7 @@ def _groups() -> Iterator[Path]:
 
 
 def cores() -> int:
-    """Return the cores that this process may use: a batch system or a container may leave it some alone."""
+    """Return the number of cores that this process may use, which a batch system or a container may limit."""
     found = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for group, names in product(_groups(), _QUOTAS):
         with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max", or negative
@@ -65,7 +65,7 @@ def cores() -> int:
 
 
 def available() -> int:
-    """Return the bytes that this process may still take: of the machine, its control groups and its address space."""
+    """Return the bytes that this process may still allocate, by machine, control groups and address space."""
     free = [psutil.virtual_memory().available]
     if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         free.append(limit - psutil.Process().memory_info().vms)
@@ -77,22 +77,22 @@ def available() -> int:
     return min(free)
 
 
-def taken(cell: Cell) -> float:
-    """Return the bytes that a batch takes, about: sums of blocks, known means, and of replicates held at once keys."""
+def batch_bytes(cell: Cell) -> float:
+    """Return the estimated bytes of a batch: sums of blocks, known means, and the keys of replicates held at once."""
     known = 1500 * (cell.controlled and cell.has_closed_forms and cell.estimator.logits == "dot_product")  # at nodes
     sums = 8 * cell.n_queries * cell.n_members * (cell.n_members + 3) // 2 * (N_BLOCKS * (1 + cell.controlled) + known)
     copies = {"identity": 1, "equicorrelated": 3}.get(getattr(cell.data.key_distribution, "structure", ""), 2)
     numbers = cell.data.n_keys * (copies * cell.data.n_features + cell.heads.n_heads * cell.heads.head_dim + 2)
     count = max(1, min(cell.simulation.batch_size // N_BLOCKS, PIECE_BYTES // replicate_bytes(cell)))
-    # A third stays with the allocator; some is the same for all.  What functions of the user take is not known.
+    # The allocator keeps a third; 10 MiB are common to all.  The memory of the user's functions is unknown.
     held = count * numbers * (4 if cell.simulation.dtype == "float32" else 8) * 4 / 3 + (10 << 20)
     return sums + (held if cell.functions is None else 0)
 
 
 def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> None:
-    """Refuse a design of which the batches that run at once cannot fit into these bytes."""
-    largest = max(cells, key=lambda planned: taken(planned.cell))
-    if (needed := taken(largest.cell)) * calls > free:
+    """Refuse a design whose simultaneous batches need more than the free bytes."""
+    largest = max(cells, key=lambda planned: batch_bytes(planned.cell))
+    if (needed := batch_bytes(largest.cell)) * calls > free:
         smaller = "use fewer keys, features, heads or query points"
         remedy = f"use at most {free // needed:.0f} of them" if needed <= free else smaller
         both = f"about {needed / 2**30:.2g} GiB of memory, and {calls} workers have {free / 2**30:.2g} GiB together"
@@ -100,40 +100,40 @@ def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> Non
 
 
 class Executor:
-    """An executor of `concurrent.futures`; others have the same methods."""
+    """An executor of `concurrent.futures`, with the methods of all executors."""
 
     device = "cpu"
 
     def __init__(self, pool: Any, count: int) -> None:
         self._pool, self._count = pool, count
-        self.aside: list[str] = []
+        self.notes: list[str] = []
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Return the future of a call."""
         return self._pool.submit(function, *arguments)
 
     def workers(self) -> int:
-        """Return how many calls run at once."""
+        """Return the number of calls that run at once."""
         return self._count
 
     def memory(self) -> float:
-        """Return the bytes that the workers may still take together."""
+        """Return the bytes that all workers together may still allocate."""
         return available()
 
     def result(self, future: Future) -> Any:
-        """Result of a call that has ended."""
+        """Return the result of a call that has ended."""
         return future.result()
 
     def wait_for_workers(self) -> None:
         """Do nothing, or raise UserError if there have been no workers for long."""
 
     def set_aside(self, worker: Any) -> None:
-        """Submit nothing to a worker of another engine any more, and say so in ``aside``; UserError if none is left."""
+        """Use a worker of another engine no more, and add a line to ``notes``; UserError if no worker is left."""
         raise UserError(f"a worker on {worker.host} would give other bits (engine {worker.engine}); {ONE_ENGINE}")
 
 
 class Threads(Executor):
-    """Threads that end with their process; where ``calling`` calls elsewhere, each waits for a call."""
+    """Threads that end with their process; ``calling`` makes the calls, possibly in other processes."""
 
     def __init__(self, pool: ThreadPool, count: int, calling: Callable[..., Any] = operator.call) -> None:
         super().__init__(pool, count)
@@ -147,7 +147,7 @@ class Threads(Executor):
 
 
 class Jobs(NamedTuple):
-    """So many equal jobs of Slurm for the study in a folder, as the configuration of dask-jobqueue states them."""
+    """Equal Slurm jobs for the study in a folder, as the configuration of dask-jobqueue describes them."""
 
     n_jobs: int
     folder: Path
@@ -160,11 +160,11 @@ class Jobs(NamedTuple):
 def open_executor(
     executor: Any, workers: int | None = None, claim: Callable[[float, int], None] = lambda *_: None
 ) -> Iterator[Executor]:
-    """Open an executor; ``claim`` takes its memory and workers, and locks the folder before a job or key is made."""
+    """Open an executor; ``claim`` gets its memory and workers, and locks the folder before a job or key is made."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
         raise UserError(f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all")
     count = workers or cores()
-    # Threads of the numerical library would compete with workers, and last bits depend on their number.
+    # Threads of numerical libraries would compete with workers, and their number may change last bits.
     with threadpool_limits(1), contextlib.ExitStack() as held:
         if isinstance(executor, Jobs) or (isinstance(executor, str) and re.match("processes$|cuda$|.*://", executor)):
             require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
@@ -174,7 +174,7 @@ def open_executor(
         elif executor in ("serial", "threads"):
             count = 1 if executor == "serial" else count
             opened = Threads(held.enter_context(ThreadPool(count)), count)
-        elif not isinstance(executor, str):  # of the caller's, which stays open
+        elif not isinstance(executor, str):  # given by the caller, and left open
             dask = importlib.import_module("distributed") if hasattr(executor, "get_client") else None
             own = held.enter_context(dask.Client(executor, set_as_default=False)) if dask else executor
             closed = any(getattr(own, name, None) is True for name in ("_shutdown", "_shutdown_thread"))
@@ -194,16 +194,16 @@ def open_executor(
                 known = "serial, threads, processes, cuda, a backend of joblib, or an address such as tls://host:8786"
                 raise UserError(f"executor = {executor!r}: unknown; choose {known}")
 
-            def there(function: Callable[..., Any], *arguments: Any) -> Any:
+            def call(function: Callable[..., Any], *arguments: Any) -> Any:
                 return joblib.Parallel(count, backend=executor)([joblib.delayed(function)(*arguments)])[0]
 
-            opened = Threads(held.enter_context(ThreadPool(count)), count, there)
-            opened.result(opened.submit(int))  # joblib makes its processes in steps; no second thread may come between
-        if not isinstance(executor, Jobs):  # which claim before there is any
+            opened = Threads(held.enter_context(ThreadPool(count)), count, call)
+            opened.result(opened.submit(int))  # joblib must start its processes from one thread
+        if not isinstance(executor, Jobs):  # for jobs it is called before they exist
             claim(opened.memory(), opened.workers())
         try:
             yield opened
-        except BrokenExecutor as error:  # as a call is submitted, or was made
+        except BrokenExecutor as error:  # when a call is submitted or has ended
             raise UserError(f"{type(opened._pool).__name__}: {error} Run again: finished batches are stored") from None
 
 
@@ -212,96 +212,96 @@ class Task(NamedTuple):
 
     cells: tuple[Cell, ...]
     batch: int
-    identities: tuple[str, ...] = ()  # Names under which the batch of each is stored
+    identities: tuple[str, ...] = ()  # Of each cell, under which its batch is stored
 
 
 class Outcome(NamedTuple):
-    """The moments of each cell of a task, and what they took where it ran: in which process of which host."""
+    """Moments of each cell of a task, the process that computed them, and its time and memory."""
 
     batches: list[Moments | Draw]
     process: str
     cpu_seconds: float  # Of the thread
-    peak_MiB: float  # Most memory of the process so far
+    peak_MiB: float  # Peak memory of the process so far
 
 
-class Unlike(NamedTuple):
-    """A worker that would give other bits, and computed nothing."""
+class OtherEngine(NamedTuple):
+    """A worker whose engine is another, so that it computed nothing."""
 
     engine: str
     host: str
     address: str
 
 
-def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | Unlike:
-    """Return the outcomes of tasks on whatever worker this runs, unless its engine is another than wanted."""
+def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | OtherEngine:
+    """Return the outcomes of tasks on this worker, or `OtherEngine` if its engine is not the one wanted."""
     if (here := engine(device)) != wanted:
         dask = sys.modules.get("distributed")
-        return Unlike(here, platform.node(), dask.get_worker().address if dask else "")
-    threadpool_limits(1)  # of a worker as long as it lives, whoever started it
+        return OtherEngine(here, platform.node(), dask.get_worker().address if dask else "")
+    threadpool_limits(1)  # for the lifetime of the worker
     outcomes = []
     for (cells, _), alike in groupby(enumerate(tasks), lambda pair: (pair[1].cells, pair[1].batch - pair[0])):
         numbers, step = [task.batch for _, task in alike], min(draws_at_once(cell, device) for cell in cells)
         for some in (numbers[place : place + step] for place in range(0, len(numbers), step)):
             start = time.thread_time()
             found = zip(cells, simulate_batch(cells, some[0], device, len(some)), strict=True)
-            # Of a population each batch tells little, unless what is taken off as control depends on all of them.
-            told = [draws_of(cell, x, some[0]) if cell.population and not cell.controlled else [x] for cell, x in found]
+            # A draw of a population has small statistics, unless a control needs the moments of all draws.
+            made = [draws_of(cell, x, some[0]) if cell.population and not cell.controlled else [x] for cell, x in found]
             used = _process(), (time.thread_time() - start) / len(some), _peak_MiB()
-            outcomes += [Outcome(list(batches), *used) for batches in zip(*told, strict=True)]
+            outcomes += [Outcome(list(batches), *used) for batches in zip(*made, strict=True)]
     return outcomes
 
 
 def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tuple[Task, Outcome]]:
-    """Yield each task of streams, to which others may be added meanwhile, with its outcome, in order of completion."""
-    flying: dict[Future, list[Task]] = {}
+    """Yield tasks of streams with their outcomes, in order of completion; streams may be added meanwhile."""
+    running: dict[Future, list[Task]] = {}
     waiting: deque[Task] = deque()
     seconds = TURN_SECONDS
 
     def supply() -> None:
-        """Give workers turns as long as the last one makes expect, but something to each."""
+        """Submit calls of about equal duration, by the time of the last one, and at least one for each worker."""
         places = TASKS_PER_THREAD * max(1, executor.workers())
         while streams and len(waiting) < AHEAD:
             if task := next(streams[0], None):
                 waiting.append(task)
             else:
                 streams.popleft()
-        while waiting and len(flying) < places:
+        while waiting and len(running) < places:
             length = max(1, min(int(TURN_SECONDS / seconds), len(waiting) // places))
             turn = [waiting.popleft() for _ in range(length)]
-            flying[executor.submit(compute, turn, executor.device, engine(executor.device))] = turn
+            running[executor.submit(compute, turn, executor.device, engine(executor.device))] = turn
 
     supply()
-    while flying:
-        done, _ = concurrent.futures.wait(flying, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
+    while running:
+        done, _ = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
         if not done:
             executor.wait_for_workers()
-        for future in [each for each in flying if each.done()]:  # in their order; cancelled ones are not told of
-            tasks, found = flying.pop(future), executor.result(future)
-            if isinstance(found, Unlike):
+        for future in [each for each in running if each.done()]:  # in order; `wait` does not return cancelled ones
+            tasks, found = running.pop(future), executor.result(future)
+            if isinstance(found, OtherEngine):
                 executor.set_aside(found)
                 waiting.extendleft(reversed(tasks))
             else:
                 seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
-                supply()  # before its outcomes are stored, so that no worker waits for the disk
+                supply()  # before outcomes are stored, so that no worker waits for the disk
                 yield from zip(tasks, found, strict=True)
         supply()
 
 
 class Meter:
-    """Sums the use of a run, from its making on."""
+    """Time and memory of a run, counted from when the meter is made."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self._elsewhere = self._peak = 0.0
 
     def add(self, outcome: Outcome) -> None:
-        """Take note of a task; what it took in this very process is counted already."""
+        """Add an outcome; tasks of this process are counted anyway."""
         if outcome.process != _process():
             self._elsewhere += outcome.cpu_seconds
             self._peak = max(outcome.peak_MiB, self._peak)
 
     def read(self) -> dict[str, float]:
-        """Return wall time, processor time of all processes, and peak memory of the largest."""
+        """Return wall time, processor time of all processes, and peak memory of the largest process."""
         return {
             "wall_seconds": round(time.perf_counter() - self._wall, 2),
             "cpu_seconds": round(time.process_time() - self._cpu + self._elsewhere, 2),

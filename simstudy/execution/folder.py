@@ -1,7 +1,7 @@
-"""The one module that opens folders of studies: what lies in them is data, and no link in them is followed.
+"""Access to folders of studies, only here: their contents are data, and links in them are never followed.
 
-A folder is opened anew for each operation, from the path that the user named.  That path may lead through links.
-Names below it are opened by the descriptor of the folder above, and none may be a link: no check can be outrun.
+A folder is opened anew for each operation, from the path that the user named, which may contain links.  Names below it
+are opened by the descriptor of the folder above, and none may be a link, so that no check can be circumvented later.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from typing import BinaryIO
 from simstudy.errors import UserError
 
 ASIDE = ".partial"
-"""Folder of what is not whole yet, and of what only the holder of the lock needs."""
+"""Folder of incomplete files, and of files that only the holder of the lock needs."""
 _HELD = "figures", ASIDE, "logs", "replays", "batches"
-"""Folders below that of a study in which links are looked for before anything is computed."""
+"""Folders of a study that are searched for links before anything is computed."""
 _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
-"""Names that the program deletes: no others are."""
+"""The only files that the program deletes."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last of a name with a zero byte
+_ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last for a name with a zero byte
 _MANY, _LOCKS = (
     "allow more open files (ulimit -n 256)",
     "mount it with file locks (flock), or choose an --output on another",
@@ -37,7 +37,7 @@ _REMEDIES |= dict.fromkeys((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), _LOCK
 
 
 class Missing(UserError):
-    """There is no such file."""
+    """A file does not exist."""
 
 
 class Held(UserError):
@@ -45,21 +45,21 @@ class Held(UserError):
 
 
 def due(began: float, seconds: float, share: float = 0.02) -> float:
-    """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
+    """Return the time to repeat what began then: after these seconds, or later, so that it takes at most this share."""
     ended = time.monotonic()
     return ended + max(seconds, (ended - began) / share)
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that the user named, or one below it: only the path of the former may lead through links."""
+    """A folder that the user named, or one below it; only the path of the former may contain links."""
 
     root: Path
     below: tuple[str, ...] = ()
 
     @functools.cached_property
     def path(self) -> Path:
-        """Path of the folder, for people."""
+        """Path of the folder, for messages."""
         return self.root.joinpath(*self.below)
 
     def at(self, *names: str) -> "Folder":
@@ -67,19 +67,19 @@ class Folder:
         return Folder(self.root, self.below + names)
 
     def names(self) -> list[str]:
-        """Names of what lies here, in order; nothing if there is no such folder."""
-        with self.told(), contextlib.suppress(*_ABSENT), self._above() as (folder, _):
+        """Return the sorted names in this folder; empty if there is no such folder."""
+        with self.reporting(), contextlib.suppress(*_ABSENT), self._above() as (folder, _):
             return sorted(os.listdir(folder))
         return []
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[BinaryIO]:
-        """Open a regular file to be read; Missing if there is none, UserError if it cannot be read."""
-        with self.told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
+        """Open a regular file for reading; Missing if there is none, UserError if it cannot be read."""
+        with self.reporting(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
             yield file
 
     def read(self, name: str, limit: int) -> bytes:
-        """Return a regular file of so many bytes at most; raises as `reading`."""
+        """Return the contents of a regular file of at most ``limit`` bytes; raises as `reading`."""
         with self.reading(name) as file:
             if os.fstat(file.fileno()).st_size > limit:
                 raise UserError(f"{self.path / name}: cannot be read: longer than {limit} bytes; move it")
@@ -87,23 +87,23 @@ class Folder:
 
     @contextlib.contextmanager
     def appending(self, name: str, stop: int) -> Iterator[Callable[[bytes], int]]:
-        """Yield what appends to a file, new or cut off at a place, and returns where it ends then."""
+        """Yield a function that appends to a file, which is new or truncated first, and returns the new length."""
 
         def append(content: bytes) -> int:
-            with self.told(name, "written"):
+            with self.reporting(name, "written"):
                 while content:
                     content = content[os.write(opened, content) :]
                 return os.lseek(opened, 0, os.SEEK_CUR)
 
-        with self.told(name, "written"), self._file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT) as opened:
+        with self.reporting(name, "written"), self._file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT) as opened:
             os.ftruncate(opened, min(stop, os.fstat(opened).st_size))
             yield append
 
     def write(self, name: str, content: bytes | Iterable[bytes], flush: bool = True, mode: int = 0o666) -> Path:
-        """Write a file, or its parts, beside its place and rename it into place; a failure leaves nothing behind."""
+        """Write a file under another name and rename it; a failure leaves nothing behind."""
         aside = uuid.uuid4().hex
         with (
-            self.told(name, "written"),
+            self.reporting(name, "written"),
             self._above(f"{ASIDE}/{aside}", make=True) as (beside, _),
             self._above(name, make=True) as (folder, last),
         ):
@@ -124,46 +124,46 @@ class Folder:
         return self.path / name
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it has a name that the program deletes; one that cannot be deleted stays."""
+        """Delete a file if the program may delete files of this name; ignore failures."""
         if _DELETED.fullmatch(name):
             with contextlib.suppress(OSError, UserError), self._above(name) as (folder, last):
                 os.unlink(last, dir_fd=folder)
 
     def flush(self, name: str) -> None:
-        """Wait until a file and its name are on disk; UserError if the disk does not take it."""
-        with self.told(name, "written"), self._above(name) as (folder, _), self._file(name, os.O_RDONLY) as opened:
+        """Wait until a file and its name are on disk; UserError if the disk fails."""
+        with self.reporting(name, "written"), self._above(name) as (folder, _), self._file(name, os.O_RDONLY) as opened:
             _flush(opened)
             _flush(folder)
 
     @contextlib.contextmanager
     def locked(self, name: str, content: bytes) -> Iterator[None]:
-        """Hold a lock on a file, which tells meanwhile who does; Held if another process has it, else UserError."""
+        """Hold a lock on a file, with a content that names the holder; Held if another process has the lock."""
         with contextlib.ExitStack() as held:
-            with self.told(name, "written"):
+            with self.reporting(name, "written"):
                 opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
                 try:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise Held(f"{self.path}: in use") from None
-                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also of children that were forked meanwhile
+                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also in children that were forked meanwhile
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:
                 yield
             finally:
-                with self.told(name, "written"):
+                with self.reporting(name, "written"):
                     os.ftruncate(opened, 0)
 
     def require_ours(self) -> None:
-        """Refuse links, pipes and files of others where the program writes."""
+        """Refuse links, pipes and files of other users in folders to which the program writes."""
         for folder in (self, *map(self.at, _HELD)):
-            with folder.told(), contextlib.suppress(*_ABSENT), folder._above() as (opened, _):
+            with folder.reporting(), contextlib.suppress(*_ABSENT), folder._above() as (opened, _):
                 for entry in sorted(os.listdir(opened)):
                     folder._require_ours(entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
-    def told(self, name: str = "", what: str = "read") -> Iterator[None]:
-        """Say of what cannot be ``read`` or ``written`` where it is."""
+    def reporting(self, name: str = "", what: str = "read") -> Iterator[None]:
+        """Turn errors of the system into a UserError that names the file and a remedy."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -176,7 +176,7 @@ class Folder:
             raise UserError(f"{self.path / name}: cannot be {what} ({reason}); {remedy}, and run again") from error
 
     def _require_ours(self, name: str, folder: int, at: str | int, folders: bool = False, writes: bool = True) -> None:
-        """Refuse what is no regular file, and, where we write into a folder, a file that is neither its owner's."""
+        """Refuse a file that is not regular or, to be written, belongs neither to us nor to the folder's owner."""
         with contextlib.suppress(FileNotFoundError):
             found = os.fstat(at) if isinstance(at, int) else os.stat(at, dir_fd=folder, follow_symlinks=False)
             if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
@@ -202,7 +202,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _above(self, name: str = "", make: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the folder that a name stands in, name by name; a link below its root is refused."""
+        """Open the folder that contains a name, step by step; a link below the root is refused."""
         *between, last = name.split("/")
         path = self.root
         with contextlib.ExitStack() as held:
@@ -230,7 +230,7 @@ def _flush(opened: int) -> None:
     try:
         os.fsync(opened)
     except OSError as error:
-        # Some network file systems flush files alone; what names them is then theirs to keep.
+        # Some network file systems cannot flush folders.
         if error.errno != errno.EINVAL or not stat.S_ISDIR(os.fstat(opened).st_mode):
             raise
 

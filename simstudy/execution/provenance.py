@@ -1,4 +1,4 @@
-"""Which code, libraries and machine produced a number; and how far each cell is by what a run last wrote of itself."""
+"""Provenance of results (code, libraries, machine), and the status of cells that a run last wrote."""
 
 import functools
 import hashlib
@@ -29,7 +29,7 @@ STATUS_FILE = ".status.json"
 PACKAGE = Path(__file__).parents[1]
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
-# Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
+# Folders and files of code that determine the bits of a batch; a test compares them with the imports of `batch`.
 SOURCES = (
     "arguments.py", "attention", "data", "design/settings", "ensemble.py", "errors.py", "formulas.py", "kernels",
     "replicates/batch.py", "replicates/intervals.py", "replicates/measures.py", "replicates/moments.py",
@@ -38,14 +38,14 @@ SOURCES = (
 
 
 def identity_of(cell: Cell, device: str = "cpu") -> str:
-    """Return the name under which the batches of a cell are stored, as computed on a device."""
+    """Return the name under which batches of a cell, computed on a device, are stored."""
     return cell.identity(engine(device))
 
 
 @functools.cache
 def engine(device: str = "cpu") -> str:
-    """Return the identity of what computes batches on a device, as 16 hex digits: engines are never mixed."""
-    # Imported here: it compiles, which those who only digest sources need not wait for.
+    """Return a digest of code, libraries and processor that compute batches on a device, as 16 hexadecimal digits."""
+    # Imported here, as it compiles, which digests of sources do not need.
     from simstudy.kernels.devices import gpu_name
     from simstudy.kernels.settings import processor
 
@@ -53,19 +53,19 @@ def engine(device: str = "cpu") -> str:
     for path in sorted(sources()):
         digest.update(hashlib.sha256(path.read_bytes()).digest() + path.relative_to(PACKAGE).as_posix().encode())
     libraries = [f"{name}={importlib.metadata.version(name)}" for name in NUMERIC_LIBRARIES]
-    # Code that NumPy runs here, and the library of linear algebra in its wheel: others may be loaded or not.
+    # Of NumPy's own library of linear algebra only, as others may be loaded or not.
     architectures = [lib.get("architecture") for lib in threadpool_info() if lib["filepath"].startswith(np.__path__[0])]
     values, instructions = probed(), np.lib.introspect.opt_func_info()
-    # All that decides the last bits on a device: type and features of the processor, GPU and its compiler.
+    # Type and features of the processor, and the GPU with its compiler, may change last bits.
     hardware = processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
     digest.update(repr((libraries, architectures, instructions, hardware)).encode() + values)
     return digest.hexdigest()
 
 
 def probed() -> bytes:
-    """Return values of elementary functions and a product: their last bits tell which code for them runs here.
+    """Return a digest of values of elementary functions and of a product, whose last bits depend on the code that runs.
 
-    Those of the C library, which kernels and SciPy call as Python does, those of NumPy, and those of SciPy in use.
+    The functions are those of the C library, which Python, kernels and SciPy call, of NumPy, and of SciPy.
     """
     from scipy import special
 
@@ -92,8 +92,8 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
 
 
 def origin_of(design: Design) -> str:
-    """Return a digest of all that results rest on but the batches: design, its files, code, installation."""
-    # The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
+    """Return a digest of all that results depend on except batches: design and its files, code, installation."""
+    # Without the engine, which needs compiled code and depends on these sources.
     read = contents(planned.cell for planned in design.cells), installation()
     decide = "NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES"  # last bits
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(decide))
@@ -122,7 +122,7 @@ def installation(device: str = "cpu") -> dict[str, Any]:
     }
 
 
-# Looked up once: a process runs what it has imported, whatever is installed or committed while it does.
+# Looked up once, as a process runs what it has imported even if that is changed meanwhile.
 @functools.cache
 def _version(name: str) -> str:
     try:
@@ -133,7 +133,7 @@ def _version(name: str) -> str:
 
 @functools.cache
 def _commit() -> str:
-    """Commit of the checkout that the package is run from, with a plus sign if files differ; empty if installed."""
+    """Return the commit of the checkout, with a plus sign if files differ; empty for an installed package."""
     command = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
@@ -142,17 +142,17 @@ def _commit() -> str:
 
 
 class CellStatus(Record):
-    """Where one cell stands."""
+    """Status of one cell."""
 
     identity: str  # Name under which its batches are stored
     batch_size: int  # Replicates in each of them
-    stored: int  # Batches that are stored of those wanted so far
-    target: int  # How many are wanted so far
-    expected: int  # How many the precision will take
-    finished: bool = False  # It wants nothing more
-    reached: bool = False  # It has its precision
-    cut: bool = False  # The budget stopped it
-    defined: bool = False  # It has estimates
+    stored: int  # Stored batches of those wanted so far
+    target: int  # Batches wanted so far
+    expected: int  # Batches that the precision will need
+    finished: bool = False  # No more batches are wanted
+    reached: bool = False  # The target precision is reached
+    cut: bool = False  # The budget stopped the cell
+    defined: bool = False  # There are estimates
     failed: int = 0  # Replicates without a defined estimate
     first_failed: int | None = None
     measure: str | None = None  # Whose Monte Carlo error is furthest from the one wanted; None before a look
@@ -161,22 +161,22 @@ class CellStatus(Record):
 
 
 class Status(Record):
-    """Where all cells of a study stand, in the order of the design."""
+    """Status of all cells of a study, in the order of the design."""
 
-    origin: str  # Digest of the design, code and installation; empty where batches are counted, not looked at
-    as_of: Instant  # When that was written
-    seconds_left: FiniteFloat | None = None  # How long the run would still take; None while it could not be told
+    origin: str  # Digest of design, code and installation; empty if batches were only counted
+    as_of: Instant  # Time of writing
+    seconds_left: FiniteFloat | None = None  # Expected remaining time of the run; None if unknown
     cells: tuple[CellStatus, ...]  # Each cell
-    results: str = ""  # Digest of what results rest on and of the results; empty before they are written
+    results: str = ""  # Digest of batches and results; empty before results are written
 
     @property
     def finished(self) -> int:
-        """Number of cells that want nothing more."""
+        """Number of finished cells."""
         return sum(cell.finished for cell in self.cells)
 
 
 def read_status(design: Design, store: Store) -> Status | None:
-    """Return where a study stands as the last run wrote it; None if it was of another design, code or batches."""
+    """Return the status that the last run wrote; None if design, code or batches have changed since."""
     try:
         status = Status.model_validate_json(store.files.read(STATUS_FILE, MAX_RESULTS_BYTES))
     except (Missing, ValidationError):
@@ -190,10 +190,10 @@ def read_status(design: Design, store: Store) -> Status | None:
 
 
 def counted(design: Design, store: Store) -> Status:
-    """Return how many batches are stored of each cell, without what a look at them would tell."""
+    """Return a status with the numbers of stored batches, without evaluating them."""
     cells = []
     for cell in (planned.cell for planned in design.cells):
-        # Of what the first run chooses, by a pilot that takes its time, that of which there are batches.
+        # If the first run chooses the batch size by a pilot: the size of which batches are stored.
         sizes = [{}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
         sized = [cell.with_simulation(**size, **way) for size in sizes for way in ({}, {"control": "none"})]
         rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
@@ -203,6 +203,6 @@ def counted(design: Design, store: Store) -> Status:
 
 
 def is_done(status: Status, store: Store, device: str) -> bool:
-    """True if a run would compute and judge nothing, and write what is there already."""
+    """Return true if a run would only write the results that are there already."""
     finished = status.results != "" and all(cell.finished and not cell.cut for cell in status.cells)
     return finished and store.is_whole() and status.results == store.digest(device)

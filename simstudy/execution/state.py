@@ -1,4 +1,4 @@
-"""The state of a run: which batches are done, which are wanted next, and what each cell's measures are so far."""
+"""State of a run: which batches are done, which are wanted next, and the measures of each cell so far."""
 
 import json
 import math
@@ -27,25 +27,25 @@ from simstudy.replicates.performance import Performance, block_lengths, halved, 
 from simstudy.replicates.population import measured
 
 PIECE = 64
-"""Batches of a cell that are held at once, or as many as one block is made of."""
+"""Batches of a cell that are held in memory at once, or more if a block consists of more."""
 TELL_SECONDS = 1.0
-"""Time after which a run writes where it stands again."""
+"""Seconds between writes of the status of a run."""
 LARGE, CHEAP = 1 << 18, 1000.0
-"""Bytes of moments that are kept in any case, and cost of a byte, half a second for a MB, of those computed again."""
+"""Bytes of moments that are always kept; cost per byte below which more are computed again (half a second a MB)."""
 
 
 @dataclass
 class CellProgress:
-    """Where one planned cell stands: ``target`` batches are wanted, ``done`` were there at the last look."""
+    """Progress of a planned cell: ``target`` batches are wanted, ``done`` were evaluated at the last look."""
 
     planned: PlannedCell
     batch_size: int  # Replicates in one batch
     identity: str
-    stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by accounts of one identity
+    stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by cells of one identity
     name: str  # Among the cells that share its batches
     first: int  # Batches before the first look
     cost: float  # Of a batch
-    sharing: Any  # What cells have in common that may share one drawing
+    sharing: Any  # Equal in cells that may share random numbers of a task
     target: int
     done: int = 0
     performance: Performance | None = None
@@ -56,20 +56,20 @@ class CellProgress:
 
     @property
     def finished(self) -> bool:
-        """True if the stopping rule wants no further batch."""
+        """True if no further batch is wanted."""
         return self.done == self.target
 
     def count_missing(self) -> None:
-        """Count what is wanted and not stored: nothing once it was looked at, of which moments need not be left."""
+        """Count batches that are wanted and not stored; none once they were evaluated, as moments need not be kept."""
         self.missing = 0 if self.finished else self.target - sum(batch < self.target for batch in self.stored)
 
     def missing_after(self, count: int) -> int:
-        """Number of the batch that is missing after so many others; the target if fewer are."""
+        """Return the number of the missing batch that follows ``count`` others; the target if there are fewer."""
         return next(islice((n for n in range(self.target) if n not in self.stored), count, None), self.target)
 
     @property
     def expected(self) -> int:
-        """Batches that the precision will take in all, as far as the last look can tell."""
+        """Total number of batches that the precision will need, as estimated at the last look."""
         least = max(self.target, self.first)
         if self.performance is None:
             return least
@@ -77,17 +77,17 @@ class CellProgress:
 
     @property
     def shortfall(self) -> Shortfall | None:
-        """The MCSE at the last look that is furthest from the MCSE wanted; None without measures."""
+        """The MCSE at the last look that is furthest from its target; None without measures."""
         return None if self.performance is None else shortfall(self.performance, self.planned.precision)
 
     @property
     def reached(self) -> bool:
-        """True if the precision wanted was reached, and no budget came before what else was wanted."""
+        """True if the target precision is reached and no budget stopped the cell before."""
         return not self.cut and self.shortfall is not None and self.shortfall.ratio <= 1.0
 
     @property
     def status(self) -> CellStatus:
-        """Where the cell stands, as of the last look."""
+        """Status of the cell at the last look."""
         names, worst = ("identity", "batch_size", "target", "expected", "cut"), self.shortfall
         return CellStatus(
             **{name: getattr(self, name) for name in names},
@@ -102,7 +102,7 @@ class CellProgress:
 
 
 class GridPlan(NamedTuple):
-    """Work of one grid: replicates and bytes in the end, batches and processor seconds still to be computed."""
+    """Work of one grid: final replicates and bytes, and batches and processor seconds still to be computed."""
 
     grid: str
     cells: int
@@ -113,22 +113,22 @@ class GridPlan(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Prediction for the rest of a study: workers run at once here, and the peak is that of the largest process."""
+    """Prediction for the rest of a study; the peak of memory is that of the largest process."""
 
     grids: list[GridPlan]
     workers: int
     peak_MiB: float
 
     def seconds(self, workers: int) -> float:
-        """Return the time to wait with so many workers, each as fast as those of the pilot."""
+        """Return the wall time with this number of workers, each as fast as those of the pilot."""
         return sum(grid.cpu_seconds for grid in self.grids) / workers
 
 
 class RunState:
-    """Progress of all cells of a design, kept up to date as batches arrive.
+    """Progress of all cells of a design, updated as batches arrive.
 
-    ``rule``: from the progress of all cells, none of which wants a batch for itself, to how many are wanted for the
-    whole; ``control``: from a cell and its performance to one with smaller errors.
+    ``rule`` returns the number of batches that claims want of each cell, once no cell wants a batch for its precision.
+    ``control`` returns the performance of a cell with smaller errors.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class RunState:
         self._store, self._rule, self._control = store, rule, control
         self._origin, self._due, self._began, self._found = origin_of(design), -math.inf, time.monotonic(), 0.0
         self._meter, self._budget = Meter(), design.budget.wall_seconds or math.inf
-        self.accounts: list[CellProgress] = []
+        self.cells: list[CellProgress] = []
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
             cell, identity = planned.cell, identity_of(planned.cell, device)
@@ -152,20 +152,20 @@ class RunState:
             size = cell.simulation.batch_size
             first = first_target(planned.precision, size, population=bool(cell.population))
             of_batches = cost(cell), shares_data(cell, device)
-            account = CellProgress(planned, size, identity, stored, name, first, *of_batches, target=first)
-            # Batches that were folded together are looked at together, and cells of open claims as at the end.
+            progress = CellProgress(planned, size, identity, stored, name, first, *of_batches, target=first)
+            # Folded batches are evaluated together, and cells of undecided claims as at their last look.
             if known:
-                account.looks, account.target = [*known.looks], max(first, known.looks[-1])
+                progress.looks, progress.target = [*known.looks], max(first, known.looks[-1])
                 if kept := _kept(known, planned):
-                    account.done, (account.performance, account.failed) = known.looks[-1], kept
-                    target = next_target(account.done, account.performance, planned.precision, size)
-                    account.target = max(first, target)
-            sharers.append(account)
-            self.accounts.append(account)
+                    progress.done, (progress.performance, progress.failed) = known.looks[-1], kept
+                    target = next_target(progress.done, progress.performance, planned.precision, size)
+                    progress.target = max(first, target)
+            sharers.append(progress)
+            self.cells.append(progress)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
 
     def run(self, executor: Executor, *observers: Callable[[Self], Any]) -> None:
-        """Compute until the rule wants no more, or the budget is spent; observers see the start, then each task."""
+        """Compute until no batch is wanted or the budget is spent; observers are called first and after each task."""
         streams = deque([self.first_tasks()])
         for observer in observers:
             observer(self)
@@ -179,9 +179,9 @@ class RunState:
                 break
 
     def pilot(self, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]) -> Plan:
-        """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
+        """Compute the first missing batches of unfinished cells, and predict the rest; ``track`` shows progress."""
         seconds = defaultdict[str, list[float]](list)
-        tasks = list(self.first_tasks(4))  # 64 blocks of each cell, from which an MCSE is known to a tenth or so
+        tasks = list(self.first_tasks(4))  # 64 blocks of each cell, from which an MCSE is known to about 10 %
         for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
             self.record(task, outcome)
             costs = [cost(cell) for cell in task.cells]
@@ -191,117 +191,117 @@ class RunState:
         planned: dict[str, int] = defaultdict(int)
         if tasks:
             self.write_status()
-        self.cut()  # which looks at each cell as it stands
-        for account in self.accounts:
-            cell, n = account.planned.cell, account.expected
+        self.cut()  # which evaluates all cells
+        for progress in self.cells:
+            cell, n = progress.planned.cell, progress.expected
             drawn = 0 if cell.controlled else DRAWN
             size = n * size_of(cell, 1, drawn) if cell.population else size_of(cell, n, halvings_of(n))
-            size, first = 0 if account.identity in planned else size, planned[account.identity]
-            last = planned[account.identity] = max(first, n) if account.cut else first
-            missing = last - first - sum(first <= batch < last for batch in account.stored)
+            size, first = 0 if progress.identity in planned else size, planned[progress.identity]
+            last = planned[progress.identity] = max(first, n) if progress.cut else first
+            missing = last - first - sum(first <= batch < last for batch in progress.stored)
             # The first batch on a worker waits for the compiler: the median does not.
-            left = missing * float(np.median(seconds.get(account.identity, 0.0)))
-            rows[account.planned.grid].append((1, n * account.batch_size, size, missing, left))
+            left = missing * float(np.median(seconds.get(progress.identity, 0.0)))
+            rows[progress.planned.grid].append((1, n * progress.batch_size, size, missing, left))
         grids = [GridPlan(grid, *map(sum, zip(*each, strict=True))) for grid, each in rows.items()]
         return Plan(grids, min(executor.workers(), cores()), self._meter.read()["peak_memory_MiB"])
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
-        """Look at what is stored and return the tasks to begin with, of each cell for ``most`` missing batches."""
-        for account in self.accounts:
-            self._advance(account)
+        """Evaluate what is stored and return the first tasks, for at most ``most`` missing batches of each cell."""
+        for progress in self.cells:
+            self._advance(progress)
         self._apply_stopping_rule()
         self._found = self.standing[0]
-        return self._tasks(self.accounts, most)
+        return self._tasks(self.cells, most)
 
     def record(self, task: Task, outcome: Outcome) -> Iterator[Task]:
-        """Store the moments of a task and return further tasks, made as they are asked for."""
+        """Store the moments of a task and return further tasks."""
         self._meter.add(outcome)
         touched = []
         for identity, moments in zip(task.identities, outcome.batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
             self._written.add((identity, task.batch))
             self._queued.discard((identity, task.batch))
-            for account in self._sharers[identity]:
-                account.stored.add(task.batch)
-                if not account.finished:
-                    account.missing -= task.batch < account.target
-                    if not account.missing:
-                        self._advance(account)
-                        touched.append(account)
+            for progress in self._sharers[identity]:
+                progress.stored.add(task.batch)
+                if not progress.finished:
+                    progress.missing -= task.batch < progress.target
+                    if not progress.missing:
+                        self._advance(progress)
+                        touched.append(progress)
         return self._tasks([*touched, *self._apply_stopping_rule()])
 
     @property
     def standing(self) -> tuple[float, float, int]:
-        """Work done and expected, as far as the last looks can tell, and finished cells, over all cells."""
-        done = sum((each.target - each.missing) * each.cost for each in self.accounts)
-        expected = sum(each.expected * each.cost for each in self.accounts)
-        return done, expected, sum(each.finished for each in self.accounts)
+        """Work done and expected, as estimated at the last looks, and the number of finished cells."""
+        done = sum((each.target - each.missing) * each.cost for each in self.cells)
+        expected = sum(each.expected * each.cost for each in self.cells)
+        return done, expected, sum(each.finished for each in self.cells)
 
     @property
     def work_known(self) -> bool:
-        """True if every cell has been looked at: before, nobody can tell how many batches its precision will take."""
-        return all(account.done for account in self.accounts)
+        """True if every cell has been evaluated; before, the number of batches it needs is unknown."""
+        return all(progress.done for progress in self.cells)
 
     def tally(self) -> dict[str, float]:
-        """Return how many batches this run computed, how many it found damaged, and what it took."""
+        """Return the numbers of computed and damaged batches, and time and memory of this run."""
         return {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)} | self._meter.read()
 
     def write_status(self, device: str = "") -> Status:
-        """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
+        """Write and return the status of all cells; with a device also the digest of the written results."""
         (done, expected, *_), left = self.standing, None
         if self.work_known and done > self._found:
             left = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
-        cells = tuple(account.status for account in self.accounts)
+        cells = tuple(progress.status for progress in self.cells)
         results = self._store.digest(device) if device else ""
         status = Status(origin=self._origin, as_of=time.time(), seconds_left=left, cells=cells, results=results)
         self._store.files.write(STATUS_FILE, status.model_dump_json().encode(), flush=False)
         return status
 
     def tell(self) -> None:
-        """Write down where each cell stands, if it is time to."""
+        """Write the status if it is due."""
         if (began := time.monotonic()) >= self._due:
             self.write_status()
             self._due = due(began, TELL_SECONDS)
 
-    def _advance(self, account: CellProgress) -> None:
-        """Look at a cell as long as everything for its next look is stored."""
-        account.count_missing()
-        while not account.missing and not account.finished:
-            self._look(account)
+    def _advance(self, progress: CellProgress) -> None:
+        """Evaluate a cell as long as all batches for its next look are stored."""
+        progress.count_missing()
+        while not progress.missing and not progress.finished:
+            self._look(progress)
 
     def cut(self) -> None:
-        """Want no more: a cell that is not finished stops at the batches that are stored from its first on."""
-        for account in self.accounts:
-            account.cut = not account.finished
-            while not account.finished:
-                account.target = max(account.done, account.missing_after(0))
-                if not account.finished and self._look(account):
-                    wanted = max(account.first, account.target)
-                    account.cut = account.done < wanted or account.planned.precision.stop != "precision"
-                    account.target = account.done
-            account.missing = 0
+        """Want no more batches: unfinished cells stop at the batches stored without a gap."""
+        for progress in self.cells:
+            progress.cut = not progress.finished
+            while not progress.finished:
+                progress.target = max(progress.done, progress.missing_after(0))
+                if not progress.finished and self._look(progress):
+                    wanted = max(progress.first, progress.target)
+                    progress.cut = progress.done < wanted or progress.planned.precision.stop != "precision"
+                    progress.target = progress.done
+            progress.missing = 0
 
     def _apply_stopping_rule(self) -> list[CellProgress]:
-        """Ask the rule when no cell wants more, whatever the order of batches; return those that it wants more of."""
+        """Ask the rule if no cell wants more; return the cells of which it wants more."""
         raised: list[CellProgress] = []
-        while self._rule is not None and all(account.finished for account in self.accounts):
-            wanted = self._rule(self.accounts)
-            further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
+        while self._rule is not None and all(progress.finished for progress in self.cells):
+            wanted = self._rule(self.cells)
+            further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.cells, wanted, strict=True) if n > a.target]
             if not further:
                 break
-            for account, target in further:
-                account.target = target
-                self._advance(account)
-            raised += [account for account, _ in further]
+            for progress, target in further:
+                progress.target = target
+                self._advance(progress)
+            raised += [progress for progress, _ in further]
         return raised
 
-    def _read(self, account: CellProgress, count: int) -> tuple[list[Any], set[int]]:
-        """Return the first batches folded together, or what each tells of a population; and which are damaged."""
-        cell, identity = account.planned.cell, account.identity
+    def _read(self, progress: CellProgress, count: int) -> tuple[list[Any], set[int]]:
+        """Return the first batches folded, or one by one for a population; and the numbers of damaged ones."""
+        cell, identity = progress.planned.cell, progress.identity
         halvings = 0 if cell.population else halvings_of(count)
         folded = self._store.stored(identity).get("folded")
         parts, damaged, first, within = list[Any](), set[int](), 0, halvings
-        # What was folded before goes on where it ended; else each piece holds whole blocks.
+        # Continue after the batches folded before; each piece holds whole blocks.
         if folded and folded.n_batches <= count:
             parts = [*self._store.read_batches(identity, ["folded"], cell).values()]
             first, within = (folded.n_batches, folded.halvings) if parts else (0, halvings)
@@ -314,39 +314,39 @@ class RunState:
             parts += found if cell.population or not found else [halved(stack(found), within)]
         return parts if cell.population or not parts else [halved(stack(parts), halvings - within)], damaged
 
-    def _look(self, account: CellProgress) -> bool:
-        """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
-        whole, damaged = self._read(account, account.target)
-        named = {(account.identity, batch) for batch in damaged}
+    def _look(self, progress: CellProgress) -> bool:
+        """Evaluate all wanted batches of a cell; return False if some are damaged and must be computed again."""
+        whole, damaged = self._read(progress, progress.target)
+        named = {(progress.identity, batch) for batch in damaged}
         if named & self._written:
             raise UserError(f"{self._store.place}: cannot be read back; check the disk of the outputs, and run again")
         if damaged:
             self._damaged |= named
-            account.stored -= damaged
-            for sharer in self._sharers[account.identity]:
+            progress.stored -= damaged
+            for sharer in self._sharers[progress.identity]:
                 sharer.count_missing()
             return False
-        account.done = account.target
-        account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
-        # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
-        # help before the ceiling: the cell stops, its failures counted.
-        planned = account.planned
-        performance = measured(planned.cell, whole, block_lengths(account.done), by_query=planned.by_query)
-        account.performance = performance and self._control(planned.cell, performance.with_events(planned.counted))
-        account.looks += [account.done] * (account.done not in account.looks)
-        if account.performance is not None:
-            account.target = next_target(account.done, account.performance, planned.precision, account.batch_size)
-        account.count_missing()
+        progress.done = progress.target
+        progress.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
+        # With too few defined estimates there is no Monte Carlo error, and more replicates would hardly help: the cell
+        # stops, and its failures are counted.
+        planned = progress.planned
+        performance = measured(planned.cell, whole, block_lengths(progress.done), by_query=planned.by_query)
+        progress.performance = performance and self._control(planned.cell, performance.with_events(planned.counted))
+        progress.looks += [progress.done] * (progress.done not in progress.looks)
+        if progress.performance is not None:
+            progress.target = next_target(progress.done, progress.performance, planned.precision, progress.batch_size)
+        progress.count_missing()
         return True
 
     def fold(self) -> None:
-        """Let finished cells take less room: as they were folded, or as measures if they are soon computed again."""
+        """Store finished cells in less space: folded, or as measures if their batches are cheap to compute again."""
         found = ((identity, self._folded(identity, sharers)) for identity, sharers in self._sharers.items())
         if made := {identity: entries for identity, entries in found if entries is not None}:
             self._store.replace(made.keys(), chain.from_iterable(made.values()))
 
     def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
-        """Content to store of a cell in the place of what is there; None if that stays."""
+        """Return the entries that replace those of a cell; None if they stay."""
         first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
         if any(each.cut or not each.finished for each in sharers):
             return None
@@ -376,16 +376,16 @@ class RunState:
                 payload = pack(Moments._make([*sums, moments[0].target, failed]))
                 yield entry_of(identity, halvings, 0, whole, payload), payload
             rest = (each for each in stored.values() if each.n_batches and each.first >= whole)
-            yield from payloads(self._store.files, rest)  # behind the last whole block
+            yield from payloads(self._store.files, rest)  # after the last whole block
 
         return entries()
 
-    def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
-        """Return missing batches, made as they are asked for, as there may be millions; with cells that share data."""
+    def _tasks(self, cells: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
+        """Yield tasks of missing batches, together for cells that share data; there may be millions."""
         sharing: dict[Any, list[CellProgress]] = defaultdict(list)
-        for account in accounts:
-            if not account.finished:
-                sharing[account.sharing].append(account)
+        for progress in cells:
+            if not progress.finished:
+                sharing[progress.sharing].append(progress)
 
         def made() -> Iterator[Task]:
             for sharers in sharing.values():
@@ -403,7 +403,7 @@ class RunState:
 
 
 def _kept(known: Finished, planned: PlannedCell) -> tuple[Performance, tuple[int, ...]] | None:
-    """Performance and failures of a finished cell; None without, or if a measure is not there."""
+    """Return performance and failures of a finished cell; None without, or if a measure is missing."""
     if known.measures is None:
         return None
     found, failed = Performance._make(known.measures[:-1]), known.measures[-1]
@@ -415,9 +415,9 @@ def _kept(known: Finished, planned: PlannedCell) -> tuple[Performance, tuple[int
 
 
 def part_of(design: Design, share: str) -> Design:
-    """Return the design with the cells of a share such as "3/8" only: none, if there are more shares than cells.
+    """Return the design with the cells of a share such as "3/8"; there may be none if shares are more than cells.
 
-    Cells that would make up one task stay together as long as there are enough of these for all shares.
+    Cells of one task stay together if there are at least as many tasks as shares.
     """
     number, total = map(int, match.groups()) if (match := re.fullmatch(r"(\d{1,9})/(\d{1,9})", share, re.A)) else (0, 0)
     if not 1 <= number <= total:
@@ -436,7 +436,7 @@ def part_of(design: Design, share: str) -> Design:
 
 
 def require_same_engine(design: Design, store: Store) -> None:
-    """Refuse to compute a share beside another whose batches have other bits: a run would compute all of it again."""
+    """Refuse to compute a share if another has batches of another engine, which a run would compute again."""
     own = {identity_of(planned.cell) for planned in design.cells}
     for name in filter(re.compile("[0-9]+-of-[0-9]+").fullmatch, store.files.at("batches").names()):
         if (found := index_of(store.files, [f"batches/{name}"])) and not own & found.keys():

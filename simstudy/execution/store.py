@@ -1,13 +1,13 @@
-"""Batches and results on disk; `docs/results.md` says what lies where in the folder of a study.
+"""Batches and results on disk; `docs/results.md` describes the folder of a study.
 
-A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
-appended instead, and flushed to disk a second's worth at a time: what a loss of power spoils is computed again.  They
-are named by a digest of all that decides their contents.  Only who writes holds a lock.
+A file is written under another name and renamed, so that a killed process leaves the whole file or none.  Batches are
+appended instead, and flushed to disk every second: what a power failure destroys is computed again.  They are named by
+a digest of all that determines their contents.  Only writers hold a lock.
 
-A file of batches has entries, each whole or none: a head and a payload.  The head says what the payload holds and its
-digest, and has a digest of its own: a flipped bit costs one entry.  What a killed process leaves behind the last whole
-entry nobody reads, and the next writer cuts off.  Of a batch that stands there twice the last one counts.  Digests show
-damage, not forgery.
+A file of batches consists of entries with a head and a payload.  The head describes the payload, with its digest and a
+digest of the head itself, so that a flipped bit costs one entry.  An incomplete last entry, left by a killed process,
+is not read, and the next writer truncates it.  If a batch is stored twice, the last one counts.  Digests show damage,
+not manipulation.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ RUN = "batches/run"
 DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE = "details.nc", "provenance.json", "results.nc"
 DIGEST_LENGTH = 64
 MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
-"""Largest record that is read, and largest file of results: it is held in memory."""
+"""Largest record and largest file of results that are read; files are held in memory."""
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
-"""Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
+"""Seconds between flushes of batches to disk, which a power failure may cost; largest share of time for flushing."""
 DEFAULT_OUTPUT = Path("outputs")
 Instant = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # By `time.time`, up to the year 5138
 Named = Annotated[dict[str, Any], AfterValidator(lambda named: {k: np.array(v, float)[()] for k, v in named.items()})]
 Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, Named, tuple[int, ...]]
 LARGEST_SUM = 1e100
-"""Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
+"""Bound on sums of errors and of their products: larger than any design allows, with a square that is finite."""
 MAGIC = b"\x93batch\r\n"
 _HEAD = struct.Struct("<8s10sHqqq16s8s")
 _CHUNK = 1 << 20
 FARTHEST = 1 << 30
-"""Bytes that are searched for the next entry behind one whose head is damaged."""
+"""Bytes that are searched for the next entry after a damaged head."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
-"""Every reader of netCDF 4 undoes it, and no digit is lost."""
+"""Lossless compression that every reader of netCDF 4 knows."""
 _WORTH_BYTES = 2048
-"""Size from which compressing an array saves more than what netCDF then keeps of its chunks."""
+"""Size of arrays, in bytes, from which compression saves more than netCDF's record of chunks takes."""
 DRAWN = 40
-"""In the place of halvings, which are fewer: what a batch of a population tells, in the place of its moments."""
+"""Value of ``halvings`` in entries with statistics of a draw of a population, not moments; others are smaller."""
 
 
 class Entry(NamedTuple):
-    """Content of an entry, and where its payload stands in which file."""
+    """Description of an entry, with the file and place of its payload."""
 
     identity: str  # Of the cell, 20 hexadecimal digits
     halvings: int  # How often pairs of blocks were added
-    first: int  # Number of the first batch; of a summary, how many batches are stored as their measures
-    n_batches: int  # How many batches; 0 for a summary of the cell
+    first: int  # Number of the first batch; of a summary, number of batches that are stored as measures
+    n_batches: int  # Number of batches; 0 for a summary of the cell
     size: int  # Bytes of the payload
     digest: bytes
     start: int = -1
@@ -82,12 +82,12 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> int | str:
-        """Number of a single batch, ``folded`` of several, ``summary`` of a cell."""
+        """Number of a single batch, ``folded`` for several, or ``summary`` for a cell."""
         return self.first if self.n_batches == 1 else "folded" if self.n_batches else "summary"
 
     @property
     def stop(self) -> int:
-        """Place behind the payload."""
+        """Place after the payload."""
         return self.start + self.size
 
     def head(self) -> bytes:
@@ -106,15 +106,15 @@ def entry_of(identity: str, halvings: int, first: int, count: int, payload: byte
 
 
 class Stored(dict[int | str, Entry]):
-    """Stored batches of a cell: single ones by their numbers, those ``folded`` together, and a ``summary``."""
+    """Stored entries of a cell: single batches by number, ``folded`` batches, and a ``summary``."""
 
     @property
     def numbers(self) -> set[int]:
-        """Numbers of the batches whose moments are there, whole or damaged."""
+        """Numbers of the batches with stored moments, whether damaged or not."""
         return set().union(*(range(each.first, each.first + each.n_batches) for each in self.values()))
 
     def count(self, most: int = sys.maxsize) -> int:
-        """How many of the first batches, so many at most, are there as moments or in measures."""
+        """Return how many of the first ``most`` batches are stored, as moments or in measures."""
         in_measures = self["summary"].first if "summary" in self else 0
         return max(sum(number < most for number in self.numbers), min(most, in_measures))
 
@@ -123,7 +123,7 @@ Index = dict[str, Stored]
 
 
 def index_of(folder: Folder, names: Iterable[str]) -> Index:
-    """Whole entries of the files of these names, by cell; none of a file that is not there."""
+    """Return the complete entries of files, by cell; missing files are ignored."""
     index: Index = defaultdict(Stored)
     for name in names:
         start = searched = 0
@@ -147,7 +147,7 @@ def index_of(folder: Folder, names: Iterable[str]) -> Index:
 
 
 def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, bytes]]:
-    """Yield entries with their payloads, in the order of their places; nothing that is damaged."""
+    """Yield undamaged entries with their payloads, in the order of their places."""
     for name, within in groupby(sorted(entries, key=attrgetter("file", "start")), attrgetter("file")):
         with contextlib.suppress(Missing), folder.reading(name) as file:
             for entry in within:
@@ -157,7 +157,7 @@ def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, 
 
 
 def pack(moments: Moments | Draw) -> bytes:
-    """Return moments, or what was drawn, as a payload."""
+    """Return moments, or statistics of a draw, as a payload."""
     if isinstance(moments, Draw):
         counts = moments.n_defined, moments.averages is not None
         parts = (np.array(counts, float), *(moments.averages or ()), np.sort(moments.failed))
@@ -166,7 +166,7 @@ def pack(moments: Moments | Draw) -> bytes:
 
 
 def _layout(cell: Cell, count: int, halvings: int) -> np.dtype:
-    """What a payload of so many batches holds, but for the failed replicates."""
+    """Return the layout of a payload of these batches, without the failed replicates at its end."""
     n_blocks, n_queries, n = -(-count * N_BLOCKS >> halvings), cell.n_queries, cell.n_members
     n_pairs, n_statistics = n * (n + 1) // 2, len(GEOMETRIC_INDICES) + len(cell.statistics)
     shapes: list[tuple[int, ...]] = [
@@ -179,15 +179,15 @@ def _layout(cell: Cell, count: int, halvings: int) -> np.dtype:
 
 
 def size_of(cell: Cell, count: int, halvings: int) -> int:
-    """Return the bytes of an entry of so many batches without failures."""
+    """Return the bytes of an entry of ``count`` batches without failures."""
     return _HEAD.size + _layout(cell, count, halvings).itemsize
 
 
 def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
-    """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
+    """Return the moments in a payload; None if batches of the cell cannot have these counts or sums."""
     drawn, size = entry.halvings == DRAWN, cell.simulation.batch_size
     layout = _layout(cell, entry.n_batches, entry.halvings)
-    layout = np.dtype(layout.descr[:1]) if drawn and payload[8:16] == bytes(8) else layout  # nothing is defined
+    layout = np.dtype(layout.descr[:1]) if drawn and payload[8:16] == bytes(8) else layout  # no replicate is defined
     n = layout.itemsize
     if len(payload) < n or len(payload) % 8 or (drawn and not (cell.population and entry.n_batches == 1)):
         return None
@@ -218,20 +218,20 @@ class Owner(Record):
 
     @property
     def alive(self) -> bool | None:
-        """True if the process still runs; None if it is on another machine, where this cannot be told."""
+        """True if the process still runs; None if it is on another machine, where this is unknown."""
         import psutil
 
         if self.host != platform.node():
             return None
         try:
-            # The system gives the number of a dead process to another, which is younger than the lock.
+            # A process that has got the number of a dead one is younger than the lock.
             return psutil.Process(self.pid).create_time() < self.started + 1.0
         except psutil.Error:
             return False
 
 
 class Finished(Record):
-    """Record of a finished cell: when it was looked at, and its measures if no moments are stored."""
+    """Record of a finished cell: the numbers of batches at its looks, and measures if no moments are stored."""
 
     looks: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]  # Numbers of batches
     measures: Kept | None  # Fields of `Performance`, and replicates that failed
@@ -241,12 +241,12 @@ SUMMARY = TypeAdapter(dict[str, Finished])
 
 
 class Store:
-    """Folder of one study under one profile; a run writes to it, or a share, such as ``3-of-8``, of a run."""
+    """Folder of one study under one profile, for a run or for a share of a run, such as ``3-of-8``."""
 
     def __init__(self, folder: Path | Folder, share: str = "") -> None:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)
         self._lock, self._own = (f"batches/{share}.lock", f"batches/{share}") if share else (".lock", RUN)
-        # For people, and programs that read them: the folder, and the file that batches are written to.
+        # Paths of the folder and of the file of batches, for messages and readers.
         self.folder, self.place = self.files.path, self.files.path / self._own
         self._index: Index | None = None
         self._flush_due = time.monotonic() + FLUSH_SECONDS
@@ -257,7 +257,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold what is written to against other writers, and remove what a killed one left half written."""
+        """Hold the lock of the files that are written, and remove incomplete files of a killed writer."""
         own = Owner(pid=os.getpid(), host=platform.node(), started=time.time())
         self.files.require_ours()
         with contextlib.ExitStack() as held:
@@ -272,7 +272,7 @@ class Store:
             if self._own == RUN:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
-            self._append = self._index = None  # as of before the lock
+            self._append = self._index = None  # read again, under the lock
             held.callback(self._close)
             self._holder = own
             yield
@@ -288,30 +288,30 @@ class Store:
         return None
 
     def owner(self) -> Owner | None:
-        """Return who holds a lock of the study, or held it when killed; None if all ended well."""
+        """Return the process that holds a lock of the study, or held it when it was killed; None without one."""
         shares = (f"batches/{name}" for name in self.files.at("batches").names() if name.endswith(".lock"))
         return next(filter(None, map(self._owner, (self._lock, ".lock", *shares))), None)
 
     @property
     def index(self) -> Index:
-        """Stored batches by cell: those of others as of the first look at it, and all that was written from here."""
+        """Stored entries by cell: those in files at the first use, and all written by this store since."""
         if self._index is None:
             names = [f"batches/{name}" for name in self.files.at("batches").names() if not name.endswith(".lock")]
-            # One's own counts where it stands in several.
+            # The own file comes last, so that its entries replace equal ones.
             self._index = index_of(self.files, sorted(names, key=lambda name: (name == self._own, name)))
         return self._index
 
     def stored(self, identity: str) -> Stored:
-        """Stored batches of a cell."""
+        """Return the stored entries of a cell."""
         return self.index.get(identity) or Stored()
 
     def write_batch(self, identity: str, batch: int, moments: Moments | Draw) -> None:
-        """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
+        """Append one batch; it is flushed to disk after `FLUSH_SECONDS`, or by `flush`."""
         payload, index = pack(moments), self.index
         entry = entry_of(identity, DRAWN if isinstance(moments, Draw) else 0, batch, 1, payload)
         if self._append is None:
             own = (each for stored in index.values() for each in stored.values() if each.file == self._own)
-            # What a killed process left behind the last whole entry is cut off.
+            # An incomplete entry that a killed process left is truncated.
             appending = self.files.appending(self._own, max((each.stop for each in own), default=0))
             self._append = self._opened.enter_context(appending)
         stop = self._append(entry.head() + payload)
@@ -321,7 +321,7 @@ class Store:
             self.flush()
 
     def flush(self) -> None:
-        """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails."""
+        """Wait until batches and the name of their file are on disk; UserError if that fails or the lock is lost."""
         began, holder = time.monotonic(), self._owner(self._lock) if self._holder else None
         if holder not in (None, self._holder):  # network file systems may lose a lock
             remedy = "wait for it, and run again: finished batches are stored"
@@ -332,24 +332,24 @@ class Store:
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
     def read_batches(self, identity: str, keys: Iterable[int | str], cell: Cell) -> dict[int | str, Any]:
-        """Return moments by key: the number of a batch, or ``folded``; not what is missing, damaged or impossible."""
+        """Return moments by key, the number of a batch or ``folded``, without missing, damaged and invalid ones."""
         stored = self.stored(identity)
         found = payloads(self.files, (stored[key] for key in keys if key in stored))
         return {entry.key: moments for entry, payload in found if (moments := unpack(payload, entry, cell)) is not None}
 
     def summary(self, identity: str) -> dict[str, Finished]:
-        """Records of finished cells by their names; nothing of others, or if that is damaged."""
+        """Return records of finished cells by name; empty if there are none, or if they are damaged."""
         with contextlib.suppress(ValueError, TypeError, StopIteration, KeyError):
             return SUMMARY.validate_json(next(payloads(self.files, [self.stored(identity)["summary"]]))[1])
         return {}
 
     def is_whole(self) -> bool:
-        """True if no payload that counts is damaged."""
+        """Return true if no payload in the index is damaged."""
         entries = [each for stored in self.index.values() for each in stored.values()]
         return sum(1 for _ in payloads(self.files, entries)) == len(entries)
 
     def digest(self, device: str) -> str:
-        """Return a digest of the results of a device and of all that is stored; empty if a file of results is not."""
+        """Return a digest of results by a device and of all stored entries; empty if a file of results is missing."""
         heads = sorted(entry.head() for each in self.index.values() for entry in each.values())
         digest = hashlib.sha256(f"{device} {hashlib.sha256(b''.join(heads)).hexdigest()}".encode())
         with contextlib.suppress(Missing):
@@ -359,7 +359,7 @@ class Store:
         return ""
 
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
-        """Put other entries in the place of all of some cells, in one file; a share that runs now keeps its own."""
+        """Replace all entries of some cells and write one file; the file of a share that runs now stays."""
         self.flush()
         with contextlib.ExitStack() as held:
             taken = []
@@ -375,8 +375,8 @@ class Store:
         self._close()
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
-        """Store labelled data as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        # Imported here and below: they take half a second, which who looks at batches alone need not wait for.
+        """Write labelled data as netCDF with a digest appended, and return the path."""
+        # Imported here and below, as it takes half a second, and batches need neither.
         import netCDF4
         import xarray as xr
         from xarray.backends import NetCDF4DataStore
@@ -384,15 +384,15 @@ class Store:
 
         tree = dataset if isinstance(dataset, xr.DataTree) else xr.DataTree(dataset)
         with NETCDF4_PYTHON_LOCK:
-            # In memory, so that a full disk raises what we expect.  Both arguments are required, and say no more.
+            # In memory, so that a full disk raises the usual error.  Name and size have no effect but are required.
             target = netCDF4.Dataset("results.nc", "w", memory=1)
-            # All is defined before any is written: netCDF goes through all that is defined with each turn to the other.
+            # All variables are defined before any is written: each change between the two takes time for all variables.
             writes: list[tuple[Any, Any]] = []
             later = SimpleNamespace(add=lambda *pair: writes.append(pair))
             for node in tree.subtree:
                 part = node.to_dataset(inherit=False).copy()
                 for variable in part.variables.values():
-                    # Texts become characters, as text of any length cannot be compressed.
+                    # Texts are stored as characters, as netCDF cannot compress texts of any length.
                     text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
                     variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
                 # The lock is held: netCDF is not safe for threads.
@@ -407,7 +407,7 @@ class Store:
         return self.files.write(name, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Content of a JSON file; nothing if it is missing or no such file."""
+        """Return the content of a JSON file; empty if it is missing or invalid."""
         with contextlib.suppress(Missing, ValueError):
             return TypeAdapter(dict[str, Any]).validate_json(self.files.read(name, MAX_JSON_BYTES))
         return {}
@@ -434,16 +434,16 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
         raise UserError(f"{path}: damaged, or not the results of a study; run the study again, or use open_datatree")
     try:
-        # By xarray's `open_datatree`, threads would be in each other's way.
+        # xarray's `open_datatree` is not safe for threads.
         with NETCDF4_PYTHON_LOCK, netCDF4.Dataset("results.nc", memory=bare) as file:
             groups = [file]
             for group in groups:
                 groups += group.groups.values()
             opened = {group.path: xr.open_dataset(NetCDF4DataStore(group, lock=False)) for group in groups}
-            # Without an encoding, which would spoil what is saved again.
+            # Encodings of the file would damage data that are changed and saved again.
             found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in opened.items()})
-    except Exception as error:  # a damaged file may raise whatever the libraries meet in it
+    except Exception as error:  # a damaged file may raise any error
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
-    # Where the details of the same run are looked for, from any working directory.
+    # For the details of the same run, from any current folder.
     found.encoding = {"source": str(path.absolute())}
     return found

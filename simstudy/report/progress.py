@@ -74,11 +74,11 @@ class ProgressDisplay:
         """Show cells, largest ratio of error to target, and time left by the estimated cost of remaining batches."""
         state, predicted, now = self.state, self._predicted, time.monotonic()
         done, expected, finished = state.standing
-        text = f"{finished}/{len(state.accounts)} cells"
+        text = f"{finished}/{len(state.cells)} cells"
         if predicted is not None:
             text += f", theory computed for {predicted}"
-        elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall and each.shortfall.ratio]:
-            met = state.work_known and max(ratios) <= 1.0 and finished < len(state.accounts)
+        elif ratios := [each.shortfall.ratio for each in state.cells if each.shortfall and each.shortfall.ratio]:
+            met = state.work_known and max(ratios) <= 1.0 and finished < len(state.cells)
             worst = labels.number(max(ratios), 2)
             text += ", targets reached, more replicates for claims" if met else f", error at most {worst} of the target"
         self._bar.update(self._task, total=expected if state.work_known else None, completed=done, description=text)

@@ -229,7 +229,7 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
 
     monkeypatch.setattr(executors, "engine", engine)
     assert sorted(task.batch for task, _ in drained(executor, batches(12, batch_size=16))) == [*range(12)]
-    (note,) = executor.aside
+    (note,) = executor.notes
     assert "would give other bits (engine that of the worker) and computed nothing; install the same" in note
     unlike += executor._client.nthreads()
     refuses(r"other bits \(engine that of the worker\), and no other worker is left", drained, executor, batches(1))

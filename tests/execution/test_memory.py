@@ -22,7 +22,7 @@ from distributed import LocalCluster
 from simstudy.errors import UserError
 from simstudy.execution import clusters, executors
 from simstudy.execution.clusters import job_script
-from simstudy.execution.executors import Jobs, open_executor, taken
+from simstudy.execution.executors import Jobs, batch_bytes, open_executor
 from simstudy.execution.folder import Folder
 from simstudy.replicates.batch import simulate_batch
 
@@ -111,7 +111,7 @@ def test_estimate_of_memory__is_what_a_batch_takes(settings):
     cells = [minimal_cell(**{"arrangement": "aligned"} | settings | more) for more in ({"n_keys": 64}, {})]
     with ProcessPoolExecutor(1, forks()) as alone:
         found = alone.submit(most_memory, *(partial(simulate_batch, [cell], 0) for cell in cells)).result()
-    assert 0.9 * found <= taken(cells[1]) <= 2.0 * found
+    assert 0.9 * found <= batch_bytes(cells[1]) <= 2.0 * found
 
 
 def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
     def watch(state, predicted=None):
         state._store.flush()
         seen.append(read_status(design, store_of(design, tmp_path)))
-        known.append((state.work_known, all(account.done for account in state.accounts)))
+        known.append((state.work_known, all(account.done for account in state.cells)))
 
     run(design, output=tmp_path, executor="serial", observer=watch)
     assert set(known) == {(False, False), (True, True)}
@@ -269,7 +269,7 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
     assert sum(counts) == len(design.cells)
     state = RunState(design, main)
     state.first_tasks()
-    assert all(account.finished for account in state.accounts) and not (main.folder / RUN).exists()
+    assert all(account.finished for account in state.cells) and not (main.folder / RUN).exists()
     assert not any(grid.batches for grid in plan(design, output=output, executor="serial").grids)
     assert json.loads(run(design, output=output, executor="serial").attrs["run"])["batches_computed"] == 0
     assert numbers(main.folder / "results.nc") == numbers(tmp_path / "whole" / "tiny" / "quick" / "results.nc")

@@ -251,7 +251,7 @@ def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
         next(run_tasks(executor, deque([run_state.first_tasks()])))
     # Three turns of one worker, and the tasks that wait: six cells share each batch.
     assert len(made) <= 3 + 2 * 10
-    assert sum(account.missing for account in run_state.accounts) == 6 * 10_000_000
+    assert sum(account.missing for account in run_state.cells) == 6 * 10_000_000
     status = run_state.write_status()
     status_table(status, vast)
     assert "0 of 6 cells finished" in status_line(status, store)

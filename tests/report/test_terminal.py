@@ -144,17 +144,17 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(progress, "due", lambda began, seconds: began + seconds)
     monkeypatch.setattr(progress, "say", said.append)
-    state = SimpleNamespace(accounts=[SimpleNamespace(shortfall=None)], work_known=looked_at)
+    state = SimpleNamespace(cells=[SimpleNamespace(shortfall=None)], work_known=looked_at)
     display = ProgressDisplay()
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], work in [(0.0, 0), (300.0, 0), (305.0, 50), (310.0, 100)]:
         state.standing = work, 400, 0
-        state.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
+        state.cells[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(state)
     assert said == ["0/1 cells, time left unknown", told]
     assert (display._bar.tasks[0].total is not None) == looked_at
-    now[0], state.accounts[0].shortfall = 330.0, SimpleNamespace(ratio=0.9)
+    now[0], state.cells[0].shortfall = 330.0, SimpleNamespace(ratio=0.9)
     display(state)
     assert ("targets reached, more replicates for claims" in said[-1]) == looked_at
 
@@ -189,7 +189,7 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, 
 def test_precision_that_is_missed__is_told(tmp_path):
     design = loaded(tmp_path)
     state = RunState(design, Store(tmp_path))
-    for account, mcse in zip(state.accounts, (0.1, 0.2, 0.01, 0.01, 0.01, 0.01), strict=True):
+    for account, mcse in zip(state.cells, (0.1, 0.2, 0.01, 0.01, 0.01, 0.01), strict=True):
         account.done = account.target
         account.performance = Performance({"mse": 1.0}, {"mse": mcse}, {"mse": np.array([0.2])}, {}, 64, 64, 0)
     status = state.write_status()
@@ -208,11 +208,11 @@ def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_pa
     state = RunState(design, Store(tmp_path))
     assert [*progress.status_table(state.write_status(), design).columns[0].cells] == ["", *"012345"]
     monkeypatch.setattr(progress, "MOST_ROWS", 3)
-    for account, ratio in zip(state.accounts, (0.9, 0.2, 1.4, 0.3, 0.0, 0.0), strict=True):
+    for account, ratio in zip(state.cells, (0.9, 0.2, 1.4, 0.3, 0.0, 0.0), strict=True):
         account.done = account.target
         precise = Performance({"mse": 1.0}, {"mse": 0.05 * ratio}, {}, {}, 0, account.done, 64, 0)
         account.performance = precise if ratio else None
-    state.accounts[4].done = 0
+    state.cells[4].done = 0
     table = progress.status_table(state.write_status(), design)
     assert [*table.columns[0].cells] == ["", "2", "4", "5", ""]
     assert [*table.columns[1].cells][-1] == "3 cells nearer to their target: see --json"
