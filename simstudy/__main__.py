@@ -1,10 +1,10 @@
-"""The command ``simstudy``, also as ``python -P -m simstudy``: signals, standard streams, and what nobody foresaw."""
+"""The command ``simstudy``, also as ``python -P -m simstudy``: signals, standard streams, and unexpected errors."""
 
 import os
 import sys
 
 if __name__ == "__main__" and sys.path[0] == os.getcwd():
-    del sys.path[0]  # where Python looks for each module first without -P
+    del sys.path[0]  # without -P the first place to look for modules
 
 import contextlib
 import gc
@@ -28,17 +28,17 @@ class Interrupted(BaseException):
 
 
 def main() -> None:
-    """Run the command line, and end with one line and an exit code of its own whatever happens."""
-    # New objects after which Python looks for cycles: with its default of 700, a short run takes a sixth longer.
+    """Run the command line, and end with one line and a specific exit code in all cases."""
+    # With the default threshold of 700 new objects, garbage collection takes a sixth of a short run.
     gc.set_threshold(1_000_000)
     catch_signals()
     open_standard_streams()
     threading.excepthook = sys.unraisablehook = _caught_elsewhere
     code = _outcome()
-    # While Python ends, nobody could catch an exception; the second Ctrl-C ends the process at once.
+    # While Python ends, exceptions cannot be caught; a second Ctrl-C ends the process at once.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    # Python would look for cycles among all that is left, which takes a fifth of a short run.
+    # Without a last garbage collection, which would take a fifth of a short run.
     gc.freeze()
     sys.exit(code)
 
@@ -77,7 +77,7 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def open_standard_streams() -> None:
-    """Replace closed streams by the null device, or the next file that is opened would take what is printed."""
+    """Replace closed streams by the null device; otherwise the next opened file would get what is printed."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
@@ -103,7 +103,7 @@ def _outcome() -> Any:
 
 
 def _tell(error: BaseException) -> None:
-    """Say that the program has a defect, with its traceback, or that it lacks a library."""
+    """Print that the program has a defect, with its traceback, or that a library is missing."""
     if isinstance(error, ImportError):
         _write_stderr(f"error: simstudy is not installed as it should be ({error!a}); install it again")
         return
@@ -113,13 +113,13 @@ def _tell(error: BaseException) -> None:
 
 
 def _write_stderr(*lines: str) -> None:
-    """Print lines without importing what draws: what was interrupted, or is missing, may be an import."""
+    """Print lines without further imports, as an import may have been interrupted or have failed."""
     with contextlib.suppress(OSError):
         os.write(2, "".join(f"{printable(line)}\n" for line in lines).encode())
 
 
 def _caught_elsewhere(event: Any) -> None:
-    """Deal with what was raised in a thread, or where Python cannot raise: in callbacks and destructors."""
+    """Handle exceptions of threads, callbacks and destructors."""
     if isinstance(event.exc_value, Interrupted):
         threading.Timer(0.1, os.kill, (os.getpid(), _received[-1])).start()
     elif not sys.is_finalizing() and not isinstance(event.exc_value, (SystemExit, type(None))):

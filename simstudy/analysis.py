@@ -1,4 +1,4 @@
-"""For analysis scripts: what lies inside one cell, and two cells compared after the fact."""
+"""For analysis scripts: details of one cell, and comparisons of two cells after a run."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from simstudy.verdicts.evidence import interval, why_no_verdict
 
 
 class ExploratoryContrast(NamedTuple):
-    """Two cells compared after the fact: no claim that was stated before the run, and no verdict."""
+    """Comparison of two cells after a run: no claim that was stated before, and no verdict."""
 
     statistic: str  # What is estimated, in words
     estimate: float  # Difference or ratio, in the unit of the measure or 1
@@ -111,7 +111,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
     apart = [name for name in there if text_of(one, name) != text_of(other, name)] or there[1:]
     text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
-    # The truth is missed at some look by 5 % of intervals.
+    # 5 % of intervals miss the truth at some look.
     numbers = float(both.value), float((both.mcse + both.few) * both.widening), *interval(both, 0.05 / 2)
     return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))
 
@@ -121,7 +121,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     row, path, places = coordinates_of(results)[cell], results.encoding.get("source"), []
     if path:
         file = Path(path).with_name(DETAILS_FILE)
-        state = file.stat() if file.exists() else None  # `read_tree` refuses one that is missing
+        state = file.stat() if file.exists() else None  # `read_tree` raises if it is missing
         part = _stored(file, state and (state.st_mtime_ns, state.st_size))
         same = all(part.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
         if same and part.attrs["numbers"] != results.attrs.get("numbers"):
@@ -131,7 +131,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     if not places:
         remedy = "open the results with simstudy.open_results, and leave details.nc beside results.nc"
         raise UserError(f"no details of cell {cell} ({path or 'the results were not read from a file'}); {remedy}")
-    # The rows of one cell are cut out of those of all, and its pairs of heads laid out.
+    # Select the rows of the cell, and unstack its pairs of heads.
     for dimension, count in LENGTHS.items():
         if dimension in part.dims:
             start, length = int(part[count][: places[0]].sum()), int(part[count][places[0]])
@@ -147,5 +147,5 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
 
 @lru_cache(maxsize=4)
 def _stored(file: Path, _state: tuple[int, int] | None) -> xr.Dataset:
-    """Details of all cells as long as time and size of their file stay the same: many contrasts read it once."""
+    """Return the details of all cells, cached while time and size of the file stay the same."""
     return read_tree(file).to_dataset()

@@ -1,4 +1,4 @@
-"""Arrays that callers give: real numbers of a size that can be held, or one ValueError that says what to give."""
+"""Checks of arrays and numbers that callers give; a ValueError says what to give."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 LARGEST = 1e50  # of numbers, and of the reciprocal of a bandwidth: no logit leaves float64
 MAX_NUMBERS = 1 << 30
-"""Most numbers of an array: 8 GiB.  A view that repeats one number may claim any size, and copies would take it."""
+"""Largest size of an array, 8 GiB of numbers, as a view may repeat one number any number of times."""
 
 
 def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:

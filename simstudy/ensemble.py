@@ -1,4 +1,4 @@
-"""One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in."""
+"""One ensemble on the caller's arrays, and the geometry of its heads; results are labelled."""
 
 import numpy as np
 import xarray as xr
@@ -107,13 +107,13 @@ def nw_ensemble(
     if head_bandwidths is not None:
         if not ((factors := _array("head_bandwidths", head_bandwidths, (n_heads,))) > 0.0).all():
             raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
-        # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
+        # A factor s on the bandwidth of a head equals projections divided by s.
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]
     if logits == "distance" and np.array_equal(weights, own):
-        # No distance changes, and none loses digits to what all keys have in common.
+        # A common shift changes no distance, and without it distances lose no digits.
         x, points = x - (common := common_part(x)), points - common
     keyed = project(np.ascontiguousarray(x.T)[None], weights)
-    # By the same sums as the keys, so that a query at a key has distance zero exactly.
+    # By the same sums as for keys, so that a query at a key has distance exactly zero.
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
     settings, columns = Estimator.model_validate({"bandwidth": 1.0, "logits": logits}), []
     for column in y.reshape(len(x), -1).T:
@@ -197,7 +197,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
 
 
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
-    """Return an argument as float64, or refuse it; a letter in ``shape`` stands for any positive length."""
+    """Return an argument as float64; ValueError if it does not fit ``shape``; a letter is any positive length."""
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
     array = real_array(name, given, f"shape {wanted}")
     fits = (have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=False))

@@ -1,4 +1,4 @@
-"""Mistakes that a user can mend, and how a message shows what a file says without steering the terminal."""
+"""Errors that a user can correct, and texts without control characters for messages."""
 
 import importlib.util
 import re
@@ -9,12 +9,12 @@ STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, control characters spelt out: what a file says must not steer the terminal."""
+    """Return a text on one line with control characters spelled out, as terminals would interpret them."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class UserError(Exception):
-    """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2."""
+    """An error that a user can correct: shown as its message only, a line for each argument; exit code 2."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(*map(printable, lines))
@@ -24,10 +24,10 @@ class UserError(Exception):
 
 
 class PrecisionWarning(UserWarning):
-    """A run in Python ended before it had the precision, or the verdicts, that its design asks for."""
+    """A run in Python ended before it reached the precision, or decided the claims, of its design."""
 
 
 def require_extra(wanted: str, module: str, extra: str, otherwise: str = "") -> None:
-    """Refuse what needs a module that is not installed, and name the extra that installs it."""
+    """Raise UserError if a module is not installed, and name the extra that installs it."""
     if importlib.util.find_spec(module) is None:
         raise UserError(f"{wanted}: {module} is not installed; pip install 'simstudy[{extra}]'{otherwise}")

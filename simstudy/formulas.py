@@ -1,4 +1,4 @@
-"""Performance measures of estimates, intervals and tests: what each replicate gives, and what follows from means."""
+"""Performance measures of estimates, intervals and tests: numbers of single replicates, and functions of means."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Estimates of single replicates as a long table, and the measures of Morris, White and Crowther of any such table."""
+"""Estimates of single replicates as a long table, and performance measures of any such table."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +23,7 @@ from simstudy.results import ESTIMATOR, METHOD, SPARSE
 from simstudy.study import require_trust
 
 RESULTS = ("estimate", "se", "lower", "upper", "reject", "truth")
-"""Columns of results and truth in a table of estimates; all others, but for data set and method, are factors."""
+"""Columns of results and truth in a table of estimates; others, except data set and method, are factors."""
 _PIECE = 1024  # replicates that are computed together
 
 
@@ -182,7 +182,7 @@ def performance(
         raise UserError(f"reference = {reference!r}: no method of the table; {known}")
     if (found := table[index].nunique().drop(["dataset", ESTIMATOR])).max() * 2 * len(methods) > max(100, len(table)):
         raise UserError(f"{found.idxmax()}: another level in nearly every row, so no factor; drop the column")
-    # Which rows there are stands in a column that is no factor's.
+    # The column of failures marks the rows that exist.
     given = _along(index, table.assign(failure=1.0))
     there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
     freedom = given[df] if isinstance(df, str) else np.inf if df in (None, np.inf) else positive("df", df)
@@ -192,15 +192,15 @@ def performance(
         ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
         arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).where(half.notnull())} | arrays
         stated = np.isfinite(arrays["se"])
-        defined &= stated | ~stated.any([name for name in stated.dims if name != ESTIMATOR])  # of a method without any
+        defined &= stated | ~stated.any([name for name in stated.dims if name != ESTIMATOR])  # methods may have none
     common = defined & (defined | ~there.any("dataset")).all(ESTIMATOR)
-    with np.errstate(invalid="ignore", divide="ignore"):  # of combinations without data sets
+    with np.errstate(invalid="ignore", divide="ignore"):  # in combinations without data sets
         parts = [_measures(arrays, counts, there, reference) for counts in (defined, common)]
     return xr.concat(parts, xr.Variable("replicates", ["available", "common"]), data_vars="all")
 
 
 def _along(index: list[str], table: pd.DataFrame) -> Any:
-    """Columns along factors; along ``cell``, as in results, where the table has few of all combinations of these."""
+    """Return columns along factors, or along ``cell``, as in results, if few of all combinations occur."""
     factors = [name for name in index if name not in ("dataset", ESTIMATOR)]
     cells = table[factors].drop_duplicates(ignore_index=True)
     if "cell" in factors or cells.nunique().prod() <= SPARSE * len(cells):
@@ -210,7 +210,7 @@ def _along(index: list[str], table: pd.DataFrame) -> Any:
 
 
 def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.DataArray, reference: Any) -> xr.Dataset:
-    """Measures over the data sets that count, with their errors."""
+    """Return measures, with their errors, over the data sets that count."""
     values = {name: each.where(counts) for name, each in arrays.items()}
     n, e = counts.sum("dataset"), values["estimate"]
     spread = e.std("dataset", ddof=1)

@@ -1,7 +1,7 @@
-"""Plots for analysts: the drawings of the report, of any results and with any factors, as Matplotlib's axes.
+"""Plots for analysts: the figures of the report for any results and factors, as Matplotlib's axes.
 
-``from simstudy import plots``.  Each function returns the axes of its panels; ``axes[0].figure`` is the drawing, to be
-saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
+``from simstudy import plots``.  Each function returns the axes of its panels; ``axes[0].figure`` is the figure, to be
+saved or changed.  `matplotlib.pyplot` is not used, and no global setting is changed.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from simstudy.errors import UserError
 from simstudy.judging.table import real
 from simstudy.report.figures import draw
 from simstudy.report.figures.factorial import LEVELS
-from simstudy.report.figures.shared import NEUTRAL, STRIP, canvas, own_style
+from simstudy.report.figures.shared import NEUTRAL, STRIP, canvas, figure_style
 from simstudy.report.labels import COVERAGE
 from simstudy.results import METHOD, Results, cells_of, factors_of, setting_of
 
@@ -80,7 +80,7 @@ def plot(
     return np.array([each for each in drawing.axes if each.get_visible() and each.get_label() not in (STRIP, LEVELS)])
 
 
-@own_style()
+@figure_style()
 def agreement(
     table: pd.DataFrame, first: Any, second: Any, of: str = "estimate", *, method: str = METHOD
 ) -> np.ndarray:

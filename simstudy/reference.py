@@ -1,4 +1,4 @@
-"""Every table, entry and kind of a design with defaults, and every measure, as `simstudy describe` prints them."""
+"""All tables, entries and kinds of a design with defaults, and all measures, as `simstudy describe` prints them."""
 
 import inspect
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ def words(thing: Any) -> str:
 
 
 def literals(annotation: Any) -> list[str]:
-    """Return the texts that an annotation allows."""
+    """Return the literal texts that an annotation allows."""
     if get_origin(annotation) is Literal:
         return [each for each in get_args(annotation) if isinstance(each, str)]
     return [text for part in get_args(annotation) for text in literals(part)]
 
 
 def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
-    """Return the entries of a record on one line, with defaults and, where they are texts, what else they may be."""
+    """Return the entries of a record on one line, with defaults and the alternatives of texts."""
     words = []
     for name, field in record.model_fields.items():
         if name in left_out | {"kind", "label", "code"}:
@@ -76,7 +76,7 @@ def sections() -> dict[str, list[Line]]:
 
 
 def described(name: str) -> list[str]:
-    """Return the sections of this name, or else the lines of a setting with its kinds, a kind, or a measure.
+    """Return the lines of a section, or of a setting with its kinds, a kind, or a measure.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
+"""Results of a study as a tree, with a dimension for each factor of a grid, and as a table with a row for each cell."""
 
 import math
 import os
@@ -22,15 +22,15 @@ ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
 SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"
 _SHOWN = ("n_replicates", "n_failed", "precision_reached")  # beside measures; other counts lie in the group `run`
 METHOD, ESTIMATOR = "method", "estimator"
-"""Factor of the methods of a study, and its dimension: xarray's ``sel`` has an argument ``method``."""
+"""Factor of the methods of a study, and the name of its dimension, as ``method`` is an argument of xarray's ``sel``."""
 _DIMENSIONS = {METHOD: ESTIMATOR}
 DERIVED = ("bandwidth_rule", "total_dim")  # settings that follow from others
 SPARSE = 4  # combinations of factors for each cell, beyond which a grid is a list of cells
-_NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions of variables that are no settings
+_NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions that are no factors
 _SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
     name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
 }
-"""Variables that a table has only where some cell does."""
+"""Variables that a table has only if some cell has them."""
 
 Where = Mapping[str, Any] | int
 """One cell: levels of settings that no other cell has, or its number."""
@@ -39,7 +39,7 @@ Results = xr.DataTree | xr.Dataset | str | Path
 
 
 def setting_of(dimension: str) -> str:
-    """Return the name of a setting in designs and tables, from that of a dimension of results."""
+    """Return the name, in designs and tables, of the setting along a dimension of results."""
     return METHOD if dimension == ESTIMATOR else dimension
 
 
@@ -77,7 +77,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
 
 
 def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
-    """Return results, or refuse those of another layout."""
+    """Return results; UserError if their layout is another one."""
     grids, known = results.children.keys() - {SETTINGS, VERDICTS, COMPARISONS}, str(results.attrs.get("factors"))
     whole = "cell" in results.children.get(SETTINGS, xr.DataTree()) and all(f"{name}: " in known for name in grids)
     if "design_hash" not in results.attrs or not whole:
@@ -91,10 +91,10 @@ def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
 
 
 def cells_of(results: Results) -> xr.Dataset:
-    """Return results as a table along ``cell``, as rooms within this package take them."""
+    """Return results as a table along ``cell``, as the other layers of the package use them."""
     if not isinstance(results, xr.Dataset):
         return _flat(open_results(results))
-    factors_of(results)  # refuses what are no results
+    factors_of(results)  # UserError if these are no results
     return results
 
 
@@ -113,13 +113,13 @@ def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
 
 
 def text_of(row: Coordinates, name: str) -> Any:
-    """Level of a setting, such that levels that mean nothing are equal."""
+    """Return the level of a setting; empty if it does not apply."""
     value = level(row, name)
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 
 def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
-    """Return the number of the one cell with these levels, or refuse them, ``name`` being what a message calls them."""
+    """Return the number of the only cell with these levels; UserError, with ``name``, if there are none or several."""
     if not isinstance(where, Mapping):
         if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
             raise UserError(f"{name} = {where!r}: give levels by setting, or a number below {len(rows)}")
@@ -139,8 +139,8 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
 
 
 def tree_of(cells: xr.Dataset) -> xr.DataTree:
-    """Return the tree of results in a table; of what is not drawn, nothing is undefined in all cells of a grid."""
-    of = cells.variables  # a labelled array of each would take ten times as long
+    """Return results in a table as a tree, without variables that are undefined in all cells of a grid."""
+    of = cells.variables  # labelled arrays would take ten times as long
     settings = {name: of[name] for name in cells.coords if of[name].dims == ("cell",)}
     groups = {
         "/": xr.Dataset(attrs=cells.attrs | {"layout": LAYOUT}),
@@ -161,15 +161,15 @@ def tree_of(cells: xr.Dataset) -> xr.DataTree:
 def _groups(
     cells: xr.Dataset, numbers: np.ndarray, rows: list[Coordinates], factors: tuple[str, ...]
 ) -> Iterator[tuple[str, xr.Dataset]]:
-    """The groups of one grid: estimates with their levels and settings, and those below them."""
-    # Of each dimension the levels, and the place of each cell among them.
+    """Yield the groups of a grid: estimates with their levels and settings, and the groups below."""
+    # Levels along each dimension, and the place of each cell among them.
     axes = {_DIMENSIONS.get(factor, factor): _levels(rows, factor) for factor in factors}
     if math.prod(len(levels) for levels, _ in axes.values()) > SPARSE * len(numbers):
         axes = {"cell": (numbers, np.arange(len(numbers)))}
     shape = tuple(len(levels) for levels, _ in axes.values())
 
     def spread(variable: xr.Variable, missing: Any = None, drawn: bool = False) -> xr.Variable | None:
-        """A variable along the factors, then its other dimensions; None if it says nothing, and is not drawn."""
+        """Return a variable along the factors and its other dimensions; None if it is empty and not for a figure."""
         others = [dimension for dimension in variable.dims if dimension != "cell"]
         values = variable.transpose("cell", *others).values[numbers]
         if values.dtype.kind in "OTU":
@@ -189,13 +189,13 @@ def _groups(
         for group, own_name, sources in _places(name, variable) if name in measured else ():
             part = cells.variables[name] if sources is ... else cells.variables[name].isel(source=sources)
             groups[group][own_name] = spread(part, drawn=group == FIGURES and not part.notnull().any())
-    # What else varies among the cells, and settings that are the same in all of them.
+    # Other settings that vary among the cells, and settings that are the same in all.
     others, fixed = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}, dict[str, Any]()
     for name in (each for each in rows[0] if each != "grid"):
         own, known = [row[name] for row in rows], _DIMENSIONS.get(name, name)
         if known in axes:
             levels, places = axes[known]
-            if own != levels[places].tolist():  # numbers that follow a rule, which is the level
+            if own != levels[places].tolist():  # numbers that follow from a rule, which is the level
                 others[f"{known}_value"] = cells.variables[name]
         elif len(set(map(repr, own))) == 1:
             fixed[known] = own[0]
@@ -216,7 +216,7 @@ def _groups(
 
 
 def _places(name: str, variable: Variable) -> list[tuple[str, str, Any]]:
-    """Where in a grid a variable of the table lies: groups, its name there, and which sources of it."""
+    """Return the places of a variable of the table in a grid: group, name, and selected sources."""
     if "source" in variable.dims:
         return [*([] if name == "inapplicable" else [("", name, 0)]), (THEORY, name, slice(1, None))]
     if "figure" in variable.dims or "drawn" in variable.dims:
@@ -229,7 +229,7 @@ def _places(name: str, variable: Variable) -> list[tuple[str, str, Any]]:
 
 
 def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarray]:
-    """The levels of a factor, numbers in order, and which of them each cell has; all of them text if some are."""
+    """Return the levels of a factor, sorted if they are numbers, and the place of each cell; text if any level is."""
     levels = [text_of(row, factor) for row in rows]
     if not any(isinstance(entry, str) for entry in levels):
         return np.unique(levels, return_inverse=True)
@@ -239,7 +239,7 @@ def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _flat(results: xr.DataTree) -> xr.Dataset:
-    """The table of which `tree_of` made a tree, of the cells that it still has."""
+    """Return the table of a tree by `tree_of`, for the cells that it still has."""
     attrs = {str(name): text for name, text in results.attrs.items() if name != "layout"}
     grids = [node for name, node in results.children.items() if name not in (SETTINGS, VERDICTS, COMPARISONS)]
     groups = [{name: each.to_dataset() for name, each in {"": node, **node.children}.items()} for node in grids]
@@ -274,7 +274,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
             own = results[group].to_dataset()
             coords[dimension] = own[dimension].values
             arrays |= {f"{prefix}{name}": own.variables[name].values for name in own.data_vars}
-    # Texts as a file gives them back.
+    # Texts as they are read from a file.
     coords = {name: each.astype(object) if each.dtype.kind == "U" else each for name, each in coords.items()}
     cells = labelled(arrays, coords, attrs)
     cells.encoding = dict(results.encoding)

@@ -1,4 +1,4 @@
-"""Any process, methods and measures as callables of Python, which travel by value, known by what they rest on."""
+"""Simulation with Python callables as process, methods and measures, sent by value, identified by dependencies."""
 
 import contextlib
 import copyreg
@@ -72,7 +72,7 @@ def simulate(
         mean_squared_error, root_mean_squared_error, model_se, relative_error_of_model_se, coverage, interval_length,
         rejection_rate, failure_rate), and functions of data, results and factors, or of ``mean_NAME`` of measures.
     version
-        Identifies what callables rest on, where that has no source: change it when they change.
+        Identifies the callables if their source is not available: change it when they change.
     factors
         Levels by the name that the functions take.  Combinations that differ in nothing that the functions take are
         run once.
@@ -129,7 +129,7 @@ def simulate(
         one_by_one=one_by_one,
         measures=[_name_of(each) if callable(each) else each for each in measures],
         independent=[*independent],
-        # So stated, they are parameters, whatever [functions] has of their name.
+        # Named here, they are parameters even if [functions] has an entry of the same name.
         parameters={name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
     )
     most = max_replicates if mcse or claims or not min_replicates else min(max(min_replicates, 1), max_replicates)
@@ -171,7 +171,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "") -> dict[str, Callable[..., Any]]:
-    """Callables by their own names, refused where two have one name or one has none."""
+    """Return callables by name; UserError if two have the same name or one has none."""
     found: dict[str, Callable[..., Any]] = {}
     for each in given:
         name = own if callable(each) and (own := _name_of(each)).isidentifier() else otherwise
@@ -183,7 +183,7 @@ def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "
 
 
 def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None = None) -> str:
-    """Return a Python file of functions that call others by value, each with the digest of what that rests on."""
+    """Return a Python file of functions that call others by value, each with the digest of its dependencies."""
     _require(Callable, "function", functions)
     texts, pickled = [f"{STAND_INS}, by digests of what they rest on: call it again to run them."], dict[str, bytes]()
     for name, function in functions.items():
@@ -203,7 +203,7 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
             except Exception as error:
                 raise UserError(f"{name}: cannot be sent to workers: {type(error).__name__}: {error}") from None
         first = sum(each.kind is each.POSITIONAL_ONLY for each in takes)
-        # Arguments as they are written; a default says no more than that there is one.
+        # Arguments as they are defined; the value of a default is not needed.
         named = [each for each in takes if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         stated = [each.name + ("" if each.default is each.empty else "=...") for each in named]
         if (n := sum(each.kind is not each.KEYWORD_ONLY for each in named)) < len(stated):
@@ -214,7 +214,7 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
 
 
 def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
-    """Yield texts that change with what a callable rests on: sources of modules, put into ``own``, and bound values."""
+    """Yield texts that change with the dependencies of a callable: sources of modules (``own``) and bound values."""
     if isinstance(value, bool | int | float | complex | str | bytes | None | np.generic):
         yield repr(value)
         return
@@ -256,7 +256,7 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
 
 
 def _state_of(value: Any) -> Iterator[Any]:
-    """Yield what an object is pickled as, which has values in slots and in C; TypeError if it cannot be identified."""
+    """Yield the parts that an object is pickled as, also from slots and C; TypeError if it cannot be identified."""
     if value is np.random.mtrand._rand:
         return  # NumPy's global one, which distributions of SciPy hold
     if isinstance(value, np.random.Generator | np.random.RandomState):
@@ -266,28 +266,28 @@ def _state_of(value: Any) -> Iterator[Any]:
 
 
 def _used_by(name: str, function: Any) -> Iterator[Any]:
-    """Yield what a function finds outside itself: values of its closure and of globals, and defaults."""
+    """Yield the values that a function uses: of its closure, of globals, and its defaults."""
     written = getattr(inspect.unwrap(function), "__code__", None)
     if not isinstance(function, types.FunctionType) or (written and written.co_filename == "<string>"):
-        return  # of what stands in a class, dataclasses make more
+        return  # a method made by a dataclass
     yield from (function.__defaults__, function.__kwdefaults__)
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # not filled yet
+        with contextlib.suppress(ValueError):  # still empty
             yield cell.cell_contents
     codes = [function.__code__]
-    for code in codes:  # which grows by those inside
+    for code in codes:  # which grows by nested functions
         codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-        steps = list(dis.get_instructions(code))  # names in the code are those of attributes, too
+        steps = list(dis.get_instructions(code))  # `co_names` also has names of attributes
         read = dict.fromkeys(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
         yield from (function.__globals__[each] for each in read if each in function.__globals__)
         for step in steps:
-            if step.opname == "IMPORT_NAME" and not _installed(step.argval):  # it would not travel
+            if step.opname == "IMPORT_NAME" and not _installed(step.argval):  # workers may not have it
                 fault = f"{name} imports {step.argval} inside a function, and that is not installed"
                 raise UserError(f"{fault}: import it above the function")
 
 
 def _source_of(name: str, value: Any, own: dict[str, types.ModuleType | None]) -> str:
-    """The source of the module that defines something, its version where that is installed; of a script its own."""
+    """Return the source of the defining module, the version of an installed one, or in a script the object's source."""
     module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
     top = module.partition(".")[0]
     try:
@@ -304,7 +304,7 @@ def _source_of(name: str, value: Any, own: dict[str, types.ModuleType | None]) -
 
 
 def _imported(modules: list[types.ModuleType], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
-    """Yield the sources of what modules import that is not installed or compiled: to be known, and not to travel."""
+    """Yield the sources of imported modules that are neither installed nor compiled, for identification only."""
     for each in (value for module in modules for value in [*vars(module).values()]):
         name = each.__name__ if isinstance(each, types.ModuleType) else getattr(each, "__module__", None)
         if isinstance(name, str) and name in sys.modules and name not in {*own, "__main__"} and not _installed(name):
@@ -315,7 +315,7 @@ def _imported(modules: list[types.ModuleType], own: dict[str, types.ModuleType |
 
 
 def _installed(module: str) -> bool:
-    """True if a module, and not a file of its name, is Python's or an installed package's: a version stands for it."""
+    """Return true if a module belongs to Python or an installed package, whose version identifies it."""
     top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
     there = file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
     return top == __name__.partition(".")[0] or (there and (top in sys.stdlib_module_names or top in distributions()))

@@ -1,7 +1,7 @@
 """Run and plan studies: compute what is missing, join theory, judge the claims, write and show the results.
 
-The results of a study are an `xarray.DataTree` and stay one; what is particular to a study is behind their accessor
-``simstudy``, as xarray advises: a class of our own would be lost with the first selection, or break what analysts know.
+The results of a study are an `xarray.DataTree`.  What is particular to a study is in their accessor ``simstudy``, as
+xarray advises: a subclass would be lost with the first selection.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from simstudy.execution.state import CellProgress, Plan
 
-# What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
+# Modules that compute and judge are imported where needed, which takes a second; a finished study needs none.
 Observer = Callable[..., Any]  # takes the state of a run and, once all is simulated, how many cells have their theory
 INTERVAL = ("lower", "upper", "truth")
 
@@ -114,15 +114,15 @@ def run(
 
 
 def run_loaded(design: Design, *, observer: Any = None, executor: Any = "threads", **how: Any) -> xr.DataTree:
-    """Run a study for whoever calls the function that calls this; further arguments as of `complete`."""
-    # New processes import a script, and would make its call of this function again.
-    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # which is not run again
+    """Run a study and warn the caller of `run` or `simulate`; further arguments as of `complete`."""
+    # New processes import the script and would call this function again.
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # not imported again
     once = script.name == "__main__.py" or not script.is_file() or b"__name__" in script.read_bytes()
     if executor in ("processes", "cuda") and not once:
         remedy = "write the call below if __name__ == '__main__':"
         raise UserError(f"executor: processes import your script, and would call again; {remedy}")
-    with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
-        results, status, notes = complete(design, observer=told, executor=executor, **how)
+    with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as display:
+        results, status, notes = complete(design, observer=display, executor=executor, **how)
     lines = [missed_line(status, design), undecided_line(cells_of(results), design)]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, texts)):
@@ -131,7 +131,7 @@ def run_loaded(design: Design, *, observer: Any = None, executor: Any = "threads
 
 
 def folder_of(output: Any) -> Path:
-    """Return the folder of all studies, or refuse what is no path."""
+    """Return the folder of all studies; UserError if it is no path."""
     if isinstance(output, str | os.PathLike):
         return Path(output)
     raise UserError(f"output = {output!r:.60}: give the path of a folder")
@@ -184,20 +184,20 @@ def complete(
     observer: Observer = lambda *_: None,
     prepare: Callable[[], None] = lambda: None,
 ) -> tuple[xr.DataTree, Status, list[str]]:
-    """Run a study as `simstudy.run` says; also return where its cells stand, and what to tell of how that went."""
+    """Run a study as `simstudy.run` does; also return the status of its cells and notes on the run."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, folder_of(output))
     if os.path.isdir(store.folder):
         with store.locked():
             stated, name = store.read_json(PROVENANCE_FILE).get("design_file"), ""
             if design.path is not None and isinstance(stated, str):
-                other = Path(os.path.normpath(store.folder.absolute() / stated))  # from there, as both may have moved
-                with contextlib.suppress(UserError):  # it is no design any more, or gone
+                other = Path(os.path.normpath(store.folder.absolute() / stated))  # relative, as both may have moved
+                with contextlib.suppress(UserError):  # the file may be gone, or be no design any more
                     name = name_of(read_design(other).tables)
                 if name == design.study.name and not (design.path.exists() and os.path.samefile(other, design.path)):
                     said = f"{store.folder}: holds the results of {other}, whose study has the same name"
                     raise UserError(f"{said}; give one of them another name, or choose another --output")
-            # There is nothing to do if all that a run would write lies there.
+            # There is nothing to do if all results are there.
             status = read_status(design, store)
             if status and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 prepare()
@@ -212,10 +212,10 @@ def complete(
         def claim(memory: float, workers: int) -> None:
             require_memory(design.cells, memory, workers)
             held.enter_context(store.locked())
-            prepare()  # It may write, as nothing of the call is refused any more.
+            prepare()  # It may write now, as the call is accepted.
 
-        # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
-        # cells may take minutes, in which jobs of a cluster would idle.
+        # The executor is opened first: if it cannot be used, no folder is made.  It is closed before theory is
+        # computed, which may take minutes, so that jobs of a cluster do not idle.
         with open_executor(executor, workers, claim) as opened:
             design, theories = sized(design, rules_of(design).get("control")), dict[int, Any]()
             state = RunState(design, store, opened.device, **rules_of(design, theories))
@@ -225,7 +225,7 @@ def complete(
             machine = provenance(opened.device, [planned.cell for planned in design.cells])
             how: dict[str, Any] = {"executor": by, "workers": opened.workers(), **state.tally()}
         how |= {name: machine[name] for name in ("device", "processor", "system")}
-        store.flush()  # a disk that took no batch takes no results
+        store.flush()  # fails if the disk did not take all batches
         with threadpool_limits(limits=1):
             joined, details = assemble(design, state.cells, partial(observer, state), opened.device, theories)
             judged = judge(design, state.cells, theories)
@@ -233,7 +233,7 @@ def complete(
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
         path = store.write_dataset(RESULTS_FILE, tree := tree_of(results))
-        tree.encoding = {"source": str(path.absolute())}  # where the details of the same run are looked for
+        tree.encoding = {"source": str(path.absolute())}  # for the details of the same run
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
@@ -243,7 +243,7 @@ def complete(
 
 
 def require_trust(cells: Iterable[Cell]) -> None:
-    """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed."""
+    """Refuse cells with functions that the user does not trust, or that need packages that are not installed."""
     for cell in cells:
         if cell.estimator.reference.startswith("torch"):
             otherwise = ", or choose a profile that compares with multi_head_attention"
@@ -255,7 +255,7 @@ def require_trust(cells: Iterable[Cell]) -> None:
 
 
 def _zipped(design: Design, cells: Sequence[CellProgress]) -> Iterator[xr.Dataset]:
-    """Yield the intervals of single replicates, if a figure shows any, but for those that failed."""
+    """Yield intervals of the first replicates if a figure shows them; NaN for failed replicates."""
     if not (figures := [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]):
         return
     from simstudy.attention.functions import results_of
@@ -279,7 +279,7 @@ def run_share(
     workers: int | None = None,
     observer: Observer = lambda *_: None,
 ) -> tuple[int, Path]:
-    """Compute what is missing of the cells of a share, by its precision alone; return how many, and their file."""
+    """Compute missing batches of the cells of a share, for its precision; return the number of cells and their file."""
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
@@ -292,12 +292,12 @@ def run_share(
         return 0, store.place
     with open_executor(executor, workers, partial(require_memory, part.cells)) as opened, store.locked():
         require_same_engine(design, store)
-        RunState(part, store, **rules_of(design) | {"rule": None}).run(opened, observer)  # claims are of all cells
+        RunState(part, store, **rules_of(design) | {"rule": None}).run(opened, observer)  # claims need all cells
     return len(part.cells), store.place
 
 
 def rules_of(design: Design, theories: dict[int, Any] | None = None) -> dict[str, Any]:
-    """Return the rule of its claims and the control variate over query points, if any, for the state of a run."""
+    """Return the stopping rule of the claims and the control variate over query points, if any, for `RunState`."""
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.judge import wanted_by_claims
@@ -311,7 +311,7 @@ def rules_of(design: Design, theories: dict[int, Any] | None = None) -> dict[str
 
 
 class Plot(NamedTuple):
-    """A figure of a study, which a notebook shows; ``drawing`` is Matplotlib's."""
+    """A figure that notebooks show; ``drawing`` is Matplotlib's."""
 
     drawing: Figure
 
@@ -323,7 +323,7 @@ class Plot(NamedTuple):
 
 @xr.register_datatree_accessor("simstudy")
 class Findings:
-    """Results in words and plots: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
+    """Verdicts, tables and plots: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
 
     def __init__(self, results: xr.DataTree) -> None:
         self._results = cells_of(results)
@@ -340,7 +340,7 @@ class Findings:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Figures that the design declares, by name, or the one that shows its first claim or measure."""
+        """Figures of the design, by name, or one that shows its first claim or measure."""
         from simstudy.report.page import figures_of
 
         stated = (self._results.attrs[name] for name in ("design", "profile", "confirmation_digest"))

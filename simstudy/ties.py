@@ -1,4 +1,4 @@
-"""Many methods on the same units: which differ, and which are tied."""
+"""All pairs of conditions on the same units: differences, and sets of conditions that are not shown to differ."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ MOST = 200  # conditions of which all pairs are compared
 
 
 class Ties(NamedTuple):
-    """All pairs of conditions: which of them differ, and the sets of those that do not."""
+    """Comparison of all pairs of conditions: their differences, and the sets within which none is shown."""
 
     conditions: pd.DataFrame
     """By mean, the largest first: levels of factors, ``mean``, ``error`` and the numbers of its ``sets``.

@@ -1,4 +1,4 @@
-"""Weights a of least aᵀE a, E positive semidefinite: plain optimisation, for theory and simulation alike."""
+"""Weights a that minimise aᵀE a for positive semidefinite E, for theory and simulation."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""The command line: thin layers over what `simstudy` offers in Python, imported inside: ``--help`` stays fast."""
+"""The command line, a thin layer over the Python functions; these are imported inside, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ app = typer.Typer(
 
 
 def say(*what: str | Table) -> None:
-    """Print lines and tables, by what is imported then: ``--help`` must be fast."""
+    """Print lines and tables."""
     from simstudy.report import terminal
 
     terminal.say(*what)
 
 
 def say_json(content: Any) -> None:
-    """Print plain data as JSON, in which no character steers a terminal."""
+    """Print plain data as JSON."""
     say(*json.dumps(content, indent=2, allow_nan=False).split("\n"))
 
 
@@ -69,14 +69,14 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command; without a command, show the help."""
+    """Handle options before a command; without a command, show the help."""
     if context.invoked_subcommand is None:
         say(*context.get_help().splitlines())
         raise typer.Exit(2)
 
 
 def plain_path(option: typer.CallbackParam, path: Path) -> Path:
-    """Return a path, or refuse one that would write more than one line into a job script, or steer a terminal."""
+    """Return a path; UserError if it has control characters, which job scripts and terminals would interpret."""
     if found := STEERING.search(str(path)):
         fault = f"must be one line of text without control characters; U+{ord(found[0]):04X} is one"
         raise UserError(f"{option.name} = {str(path)!r}: {fault}")
@@ -188,7 +188,7 @@ def run(
     claims: ClaimsOption = False,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
-    # xarray looks for Dask once, and here in vain: to import that takes a tenth of a short run.
+    # xarray imports Dask once if it can; without it a short run takes a tenth less.
     if not {"dask", "xarray"} & {*sys.modules}:
         sys.modules["dask"] = None  # type: ignore[assignment]
         importlib.import_module("xarray").Variable((), 0.0)
@@ -206,7 +206,7 @@ def run(
 
 
 def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: Any) -> int:
-    """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
+    """Run a study as `simstudy.run` does, print the findings in five lines, and return the exit code."""
     from simstudy.report import tables
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
     from simstudy.report.terminal import counted, warn
@@ -225,7 +225,7 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
     if warnings := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
         warn(*warnings)
     if store.read_json(tables.MADE_OF) != tables.made_of(status, store):
-        # Imported and drawn here: nobody has to wait for pictures to read a verdict.
+        # Imported and drawn last, after verdicts are printed.
         from simstudy.report.page import write_report
 
         with store.locked():
@@ -310,11 +310,11 @@ def plan(
     trust: TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
-    from simstudy.report.progress import plan_told
+    from simstudy.report.progress import plan_table
     from simstudy.study import plan as plan_study
 
     loaded, _ = opened(design, profile, output, trust)
-    say(*plan_told(plan_study(loaded, output=output), workers))
+    say(*plan_table(plan_study(loaded, output=output), workers))
 
 
 @app.command()
@@ -338,13 +338,13 @@ def report(
     from simstudy.results import cells_of, read_results
 
     if design is None or designs_in(Path(design)):
-        # Without a folder also those that lie here: what is shipped and what is one's own.
+        # Without a folder: shipped studies, and those in ./designs and in the current folder.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
         say(f"page: {gather(known, profile, output, trust or ())}")
         return
     loaded, store = opened(design, profile, output, trust, confirm)
     results = cells_of(read_results(store))
-    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+    # Written first, as it refuses results of another design.
     with store.locked():
         path = write_report(results, loaded, store)
     say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
@@ -427,20 +427,20 @@ def judge(
 
 
 def _read(path: Path, columns: dict[str, Any]) -> Any:
-    """Return a table with the columns stated; what no column of numbers holds is text unless it can but be a number."""
+    """Return a table with these columns; labels that look like numbers stay text if their spelling matters."""
     import pandas as pd
 
     from simstudy.design.files import open_regular
 
     with open_regular(path, MAX_BYTES) as file:
         try:
-            # Also of the first row: if that is longer, pandas would take the first column for names of rows.
+            # With two rows, as pandas takes the first column for names of rows if the first row is longer.
             names = pd.read_csv(file, header=None, nrows=2, dtype=str).iloc[0]
             file.seek(0)
             table = pd.read_csv(file)
         except (OSError, ValueError) as error:
             raise UserError(f"{' '.join(str(error).split())}; {_CSV}") from None
-        if names.duplicated().any():  # pandas would number them
+        if names.duplicated().any():  # pandas would rename them
             raise UserError(f"two columns {names[names.duplicated()].iloc[0]!r}; give each its own name")
         if len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
             raise UserError(f"one column, {name!r}; {_CSV}")
@@ -458,7 +458,7 @@ def _read(path: Path, columns: dict[str, Any]) -> Any:
 
 
 def _is_text(written: Any) -> bool:
-    """Return true if numbers as written differ where values do not, such as 1.10 and 1.1, or begin with zeros."""
+    """Return true if equal numbers are spelled differently, such as 1.10 and 1.1, or begin with zeros."""
     spelled = {each.strip() for each in written.dropna()}
     return len({float(each) for each in spelled}) < len(spelled) or any(re.match(r"[+-]?0\d", each) for each in spelled)
 
@@ -505,7 +505,7 @@ def inspect(
         require_extra("a model", "transformers", "models")
         from transformers import AutoModel, AutoTokenizer
 
-        how = {"local_files_only": True, "trust_remote_code": remote_code}  # nothing is loaded from elsewhere
+        how = {"local_files_only": True, "trust_remote_code": remote_code}  # nothing is downloaded
         try:
             tokenizer = AutoTokenizer.from_pretrained(model, **how)
             loaded = AutoModel.from_pretrained(model, **how).eval()
@@ -527,5 +527,5 @@ def inspect(
     say(f"data     {output / 'heads.nc'}", f"page     {path}")
 
 
-for command in app.registered_commands:  # listed by a whole sentence, however long
+for command in app.registered_commands:  # listed by their whole first sentence
     command.short_help = str(code.getdoc(command.callback)).partition("\n")[0]

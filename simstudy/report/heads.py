@@ -8,7 +8,7 @@ import xarray as xr
 from simstudy.errors import printable
 from simstudy.execution.store import Store
 from simstudy.report.figures import image
-from simstudy.report.figures.shared import canvas, own_style
+from simstudy.report.figures.shared import canvas, figure_style
 from simstudy.report.labels import with_error
 from simstudy.report.page import figure_of, template
 
@@ -33,7 +33,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             "sink": f"{_of(layer.isel(head=sink), 'sink_share')} (head {sink})",
         }
         layers.append(entry)
-    with own_style():
+    with figure_style():
         drawing, grid = canvas(1, 3.0)
         axes, places = grid.flat[0], np.arange(found.sizes["layer"])
         for source, name, mark in (("observed", "observed", "o"), ("exact", "theory", "x")):

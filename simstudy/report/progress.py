@@ -197,7 +197,7 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
     return f"undecided, not as expected: {', '.join(names)}: {'; '.join(remedies)} to go on" if names else ""
 
 
-def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
+def plan_table(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
     """Return a table of replicates, time and disk of each grid, and the totals as text."""
     table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
     for grid in plan.grids:

@@ -13,7 +13,7 @@ from simstudy.design.document import BaseFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.report.figures.curve import curve_figure, diversity_figure, optimum_figure
 from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, ordering_figure, zip_figure
-from simstudy.report.figures.shared import own_style
+from simstudy.report.figures.shared import figure_style
 from simstudy.report.labels import RESOLUTION
 from simstudy.results import factors_of
 
@@ -25,7 +25,7 @@ _KINDS: dict[str, Callable[..., Drawing]] = {
 }  # fmt: skip
 
 
-@own_style()
+@figure_style()
 def draw(figure: BaseFigure, name: str, results: xr.Dataset, margin: float | None = None) -> Drawing:
     """Return the drawing of the figure ``name`` of a design; strips show the ``margin`` of a claim around theory."""
     cells = chosen(figure, results)
@@ -46,7 +46,7 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     return cells.isel(cell=inside)
 
 
-@own_style()
+@figure_style()
 def image(drawing: Drawing) -> bytes:
     """Return a drawing as a PNG file with a palette, with reproducible bytes."""
     buffer = io.BytesIO()

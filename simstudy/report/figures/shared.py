@@ -56,7 +56,7 @@ Entries = list[tuple[dict[str, Any], str] | str]
 """Entries of a legend: how something is drawn, in grey by default, and what it is; or text alone."""
 
 
-own_style = partial(style.context, STYLE, after_reset=True)
+figure_style = partial(style.context, STYLE, after_reset=True)
 """Context in which only the defaults of Matplotlib and `STYLE` apply, not a file of settings or the caller's."""
 
 
