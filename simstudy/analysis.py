@@ -117,7 +117,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
-    """Return the details of one cell, from the file beside the results that it came from."""
+    """Return the details of one cell, from the file next to the results."""
     row, path, places = coordinates_of(results)[cell], results.encoding.get("source"), []
     if path:
         file = Path(path).with_name(DETAILS_FILE)

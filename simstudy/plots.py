@@ -27,7 +27,7 @@ KINDS: dict[str, type[PanelFigure]] = {tags(each)[0]: each for each in (CurveFig
 def plot(
     results: Results, kind: str, y: str, *, grid: str | None = None, where: dict[str, Any] | None = None, **entries: Any
 ) -> np.ndarray:
-    """Draw a measure with error bars of ± 1.96 MCSE beside theory, as a figure of a design does.
+    """Draw a measure with error bars of ± 1.96 MCSE, with theory, as a figure of a design does.
 
     Parameters
     ----------

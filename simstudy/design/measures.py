@@ -89,7 +89,7 @@ decomposition_gap | 1 | relative difference of the bias-variance-covariance deco
     its mean squared error | (b^2 + V/H + (1 - 1/H) C) / direct_mse - 1
 ambiguity_gap | 1 | relative difference of the ambiguity decomposition of the uniform average from its mean squared
     error | (mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1
-correlation_gap | 1 | the same with covariance told by the mean variance and the correlation across data sets | (b^2 +
+correlation_gap | 1 | the same with covariance from the mean variance and the correlation across data sets | (b^2 +
     V/H + (1 - 1/H) correlation V) / direct_mse - 1
 query_correlation_gap | 1 | the same with the correlation over query points in place of that across data sets | (b^2 +
     V/H + (1 - 1/H) query_correlation V) / direct_mse - 1
@@ -122,7 +122,7 @@ n_batches | 1 | batches folded into the measures
 precision_reached | bool | whether every wanted Monte Carlo error was met
 n_looks | 1 | looks at the cell so far: each decided whether more replicates are wanted
 control_variate | text | what the measures rest on: plain replicates, with the reason why not an expansion, or an
-    expansion of known mean that is taken off them; only if some cell has known means
+    expansion of known mean that is subtracted; only if some cell has known means
 [counts: cell look]
 look_replicates | 1 | replicates at each look, failed ones included; then 0
 [counts: source cell]

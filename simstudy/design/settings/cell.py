@@ -106,13 +106,13 @@ class Data(Table):
 
 
 class Heads(Table):
-    """n_heads projections W_h of shape (n_features, head_dim), and how they lie to one another.
+    """n_heads projections W_h of shape (n_features, head_dim), and their position relative to one another.
 
-    ``total_dim`` may replace n_heads or head_dim, of which it is the product.  ``angle`` in degrees is that between any
-    two "rotated" heads; ``principal_angles`` are head_dim of them.  ``spread`` is the size of the random part of a
-    "scattered" head beside the part that all share.  ``head_seed`` numbers the draw of random heads.  ``file`` is a
-    .npy array (head, feature, dimension), relative to the design.  "haar_redrawn" heads are new in
-    each replicate; query projections are "opposite" in sign in every second head.
+    ``total_dim`` = n_heads·head_dim may replace one of the two.  ``angle``, in degrees, is that between any two
+    "rotated" heads; ``principal_angles`` are head_dim angles.  ``spread`` is the size of the random part of a
+    "scattered" head relative to the part that all share.  ``head_seed`` numbers the draw of random heads.  ``file`` is
+    a .npy array (head, feature, dimension), relative to the design.  "haar_redrawn" heads are drawn in each replicate;
+    "opposite" query projections change their sign in every second head.
     """
 
     n_heads: Count = Field(title="heads | H")
@@ -240,10 +240,10 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
 class Simulation(Table):
     """Computation of replicates; these entries are part of the identity of stored batches.
 
-    "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
-    where such means are known; by default not in grids of which a cell has no closed forms, or a population and claims;
-    without claims a pilot decides.  ``population`` names what each batch draws anew, as a sample to average over.  Such
-    a batch, one draw, has by default as many replicates as take the least time to the errors wanted; others 256.
+    "integrated" noise enters by its variance.  With ``control`` an expansion of known mean is subtracted where such
+    means are known.  By default it is not used in grids with a cell that has no closed forms, or a population and
+    claims; without claims a pilot decides.  ``population`` names what each batch draws anew, as a sample to average
+    over.  The default batch size is 256; of a population it is the size that reaches the target errors first.
     """
 
     seed: Seed = 0
