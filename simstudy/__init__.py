@@ -3,10 +3,10 @@
 `run` runs a study from its design file or from a `Study` written in Python. `check` lists its mistakes and `plan`
 predicts its cost. `open_results` loads results. `contrast` compares two cells, and `details` shows one.
 `judge` judges claims about a table of the caller's numbers, and `tied_sets` compares all its conditions. `simulate`
-studies any methods on data of any process, `estimates` returns their single estimates, and `performance` measures
-methods by any table of estimates. `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble
-on arrays of the caller. `inspect_heads` measures how correlated the heads of a model are and compares this with theory;
-`capture` shows each of its attentions.
+studies any methods on data of any process, `estimates` returns estimates of single replicates, and `performance`
+computes measures from any table of estimates. `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one
+ensemble on arrays of the caller. `inspect_heads` measures how correlated the heads of a model are and compares this
+with theory; `capture` shows each of its attentions.
 """
 
 import importlib
@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on first use: the command line has to catch signals before imports that take seconds.
+    # Loaded on first use: the command line must catch signals before imports that take seconds.
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version(__name__)
     if name in ("plots", "theory"):

@@ -24,18 +24,18 @@ _received: list[int] = []
 
 
 class Interrupted(BaseException):
-    """Ctrl-C, a terminal that has gone, or the SIGTERM by which a batch system ends a job."""
+    """Ctrl-C, a closed terminal, or the SIGTERM by which a batch system ends a job."""
 
 
 def main() -> None:
-    """Run the command line, and end with one line and a specific exit code in all cases."""
+    """Run the command line; in all cases end with one line and a specific exit code."""
     # With the default threshold of 700 new objects, garbage collection takes a sixth of a short run.
     gc.set_threshold(1_000_000)
     catch_signals()
     open_standard_streams()
     threading.excepthook = sys.unraisablehook = _caught_elsewhere
     code = _outcome()
-    # While Python ends, exceptions cannot be caught; a second Ctrl-C ends the process at once.
+    # While Python exits, exceptions cannot be caught; a second Ctrl-C ends the process at once.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     # Without a last garbage collection, which would take a fifth of a short run.
@@ -47,7 +47,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; a mistake of the user becomes a message and exit code 2."""
     from simstudy.commands import app, typer
 
-    os.environ["MPLBACKEND"] = "agg"  # as for all files; Jupyter hands on its own, which may not be installed here
+    os.environ["MPLBACKEND"] = "agg"  # as for all files; Jupyter passes on its own, which may not be installed here
     try:
         return int(typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False) or 0)
     except UserError as error:
@@ -56,7 +56,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
         place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
         lines = (f"{error.format_message()} (see {place} --help)",)
     except MemoryError:
-        lines = ("this machine has not enough memory; simstudy plan predicts what a study needs",)
+        lines = ("this machine has not enough memory; simstudy plan predicts the memory of a study",)
     from simstudy.report.terminal import fail
 
     fail(*lines)
@@ -77,12 +77,12 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def open_standard_streams() -> None:
-    """Replace closed streams by the null device; otherwise the next opened file would get what is printed."""
+    """Replace closed streams by the null device; otherwise output would go to the next opened file."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free, so this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this one
             setattr(sys, name, os.fdopen(descriptor, "r" if descriptor == 0 else "w", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -94,22 +94,22 @@ def _outcome() -> Any:
     except SystemExit as ended:
         return ended.code
     except BaseException as error:
-        # An import, or code in C, may turn the exception of a signal into one of its own.
+        # An import, or code in C, may replace the exception of a signal by another.
         if _received or isinstance(error, (Interrupted, KeyboardInterrupt)):
             _write_stderr("interrupted; finished batches are stored: run the same command again to continue")
             return EXIT_INTERRUPTED
-        _tell(error)
+        _report_defect(error)
         return EXIT_DEFECT
 
 
-def _tell(error: BaseException) -> None:
-    """Print that the program has a defect, with its traceback, or that a library is missing."""
+def _report_defect(error: BaseException) -> None:
+    """Print a defect of the program with its traceback, or that a library is missing."""
     if isinstance(error, ImportError):
         _write_stderr(f"error: simstudy is not installed as it should be ({error!a}); install it again")
         return
     text = "".join(traceback.format_exception(error))
-    said = "error: a defect of simstudy, not of what you asked for; please report it with these lines"
-    _write_stderr(said, *f"{sys.argv}\nPython {sys.version} on {platform.platform()}\n{text}".splitlines())
+    first = "error: a defect of simstudy, not a mistake of yours; please report it with these lines"
+    _write_stderr(first, *f"{sys.argv}\nPython {sys.version} on {platform.platform()}\n{text}".splitlines())
 
 
 def _write_stderr(*lines: str) -> None:
@@ -123,7 +123,7 @@ def _caught_elsewhere(event: Any) -> None:
     if isinstance(event.exc_value, Interrupted):
         threading.Timer(0.1, os.kill, (os.getpid(), _received[-1])).start()
     elif not sys.is_finalizing() and not isinstance(event.exc_value, (SystemExit, type(None))):
-        _tell(event.exc_value)
+        _report_defect(event.exc_value)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""For analysis scripts: details of one cell, and comparisons of two cells after a run."""
+"""Details of one cell, and exploratory comparisons of two cells after a run."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -19,15 +19,15 @@ from simstudy.verdicts.evidence import interval, why_no_verdict
 
 
 class ExploratoryContrast(NamedTuple):
-    """Comparison of two cells after a run: no claim that was stated before, and no verdict."""
+    """Exploratory comparison of two cells after a run: not a claim stated before it, and not a verdict."""
 
-    statistic: str  # What is estimated, in words
+    statistic: str  # The estimated quantity, in words
     estimate: float  # Difference or ratio, in the unit of the measure or 1
     mcse: float  # Monte Carlo standard error of the estimate
     lower: float  # 95 % confidence interval at all looks at the study, for this contrast alone; infinite if undefined
     upper: float
     paired: bool  # True if the cells share replicates: then the error is that of differences block by block
-    reason: str = ""  # Why the interval is undefined, if so
+    reason: str = ""  # Why the interval is undefined; empty if it is defined
 
     def __repr__(self) -> str:
         pairing = "paired block by block" if self.paired else "independent cells"
@@ -45,14 +45,14 @@ def details(results: Results, where: Where) -> xr.Dataset:
     Parameters
     ----------
     results
-        What `run` or `open_results` returned, or the folder or name of a study; it must still hold ``details.nc``.
+        Results of `run` or `open_results`, or the folder or name of a study, which must still hold ``details.nc``.
     where
         One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
 
     Returns
     -------
     xarray.Dataset
-        Each variable with its unit and meaning in the attributes; head covariances (head_i, head_j), say, in Y².
+        Variables with unit and meaning in their attributes, such as head covariances (head_i, head_j) in Y².
 
     Raises
     ------
@@ -66,13 +66,13 @@ def details(results: Results, where: Where) -> xr.Dataset:
 def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = False) -> ExploratoryContrast:
     """Compare two cells: the difference a − b of a measure, or the ratio a/b, with a paired Monte Carlo standard error.
 
-    Cells of one seed and batch size use the same replicates, block by block, in any study.  Their errors are those of
-    differences of contributions, as in verdicts on claims.  Those of different seeds share points of a control at most.
+    Cells of one seed and batch size use the same replicates, block by block, in any study.  Errors are then
+    those of differences of contributions, as in verdicts.  Other cells share at most the points of a control variate.
 
     Parameters
     ----------
     results
-        As of `details`.
+        As for `details`.
     a, b
         One cell each: levels of settings that no other cell has, or its number.
     measure
@@ -88,8 +88,8 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     Raises
     ------
     UserError
-        If no cell or several have these levels, the measure is none, the details cannot be read or are of another run,
-        or the cells share replicates in blocks of other lengths, so that their covariance is unknown.
+        If no cell or several have these levels, the measure is unknown, the details cannot be read or are of another
+        run, or the cells share replicates in batches of different sizes, so that their covariance is unknown.
     """
     results = cells_of(results)
     if measure not in (known := averaged_measures(results)):
@@ -99,8 +99,8 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     coordinates = one, other = [rows[cell] for cell in cells]
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
         sizes = f"batch_size = {one['batch_size']:g} and {other['batch_size']:g}"
-        said = f"a and b share replicates (seed = {one['seed']}) in batches of different sizes ({sizes})"
-        raise UserError(f"{said}, so their covariance is unknown; use one size")
+        fault = f"a and b share replicates (seed = {one['seed']}) in batches of different sizes ({sizes})"
+        raise UserError(f"{fault}, so their covariance is unknown; use one size")
     for cell in cells:
         if not (inside := _read(results, cell)).n_blocks:
             raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
@@ -108,10 +108,10 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure, None, measure in stated_measures(results.attrs))
     both, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
-    here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
-    apart = [name for name in there if text_of(one, name) != text_of(other, name)] or there[1:]
-    text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
-    # 5 % of intervals miss the truth at some look.
+    of_one, of_other = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
+    differing = [name for name in of_other if text_of(one, name) != text_of(other, name)] or of_other[1:]
+    text = at(one, of_one[one["grid"] == other["grid"] :]) + word + at(other, differing).removeprefix(" at")
+    # At most 5 % of intervals miss the truth at some look.
     numbers = float(both.value), float((both.mcse + both.few) * both.widening), *interval(both, 0.05 / 2)
     return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))
 
@@ -129,7 +129,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
         rows = enumerate(coordinates_of(part) if same else ())
         places = [place for place, each in rows if all(text_of(row, name) == text_of(each, name) for name in each)]
     if not places:
-        remedy = "open the results with simstudy.open_results, and leave details.nc beside results.nc"
+        remedy = "open the results with simstudy.open_results, and keep details.nc next to results.nc"
         raise UserError(f"no details of cell {cell} ({path or 'the results were not read from a file'}); {remedy}")
     # Select the rows of the cell, and unstack its pairs of heads.
     for dimension, count in LENGTHS.items():

@@ -1,17 +1,17 @@
-"""Checks of arrays and numbers that callers give; a ValueError says what to give."""
+"""Checks of arguments of callers, arrays and numbers; a ValueError states the remedy."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-LARGEST = 1e50  # of numbers, and of the reciprocal of a bandwidth: no logit leaves float64
+LARGEST = 1e50  # of numbers, and of the reciprocal of a bandwidth: no logit overflows float64
 MAX_NUMBERS = 1 << 30
-"""Largest size of an array, 8 GiB of numbers, as a view may repeat one number any number of times."""
+"""Largest size of an array, 8 GiB of numbers; a view may repeat one number any number of times."""
 
 
 def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:
-    """Return an argument as an array of real numbers of these NumPy ``kinds``; ValueError says what is ``wanted``."""
+    """Return an argument as an array of these NumPy ``kinds``; ValueError, which states ``wanted``, for others."""
     parts = given if isinstance(given, (list, tuple)) else [given]
     if n_masked := sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray)):
         raise ValueError(f"{name} has {n_masked} masked values; remove or fill them, and give {wanted}")
@@ -28,14 +28,14 @@ def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", ki
 
 
 def real_number(name: str, given: Any) -> float:
-    """Return an argument as one real number; a truth value is none, and raises ValueError."""
+    """Return an argument as one real number; ValueError for others, such as truth values."""
     if (number := real_array(name, given, "one number", "fiu")).ndim:
         raise ValueError(f"{name} has shape {number.shape}; give one number")
     return float(number)
 
 
 def positive(name: str, given: Any) -> float:
-    """Return an argument as one positive number whose square leaves float64 in no formula."""
+    """Return an argument as one positive number, within bounds whose squares do not overflow in any formula."""
     number = real_array(name, given, "one positive number", "fiu")
     if number.ndim or not 1.0 / LARGEST <= float(number) <= LARGEST:
         raise ValueError(f"{name} = {given!r}; give one positive number, {1.0 / LARGEST:g} to {LARGEST:g}")

@@ -1,4 +1,4 @@
-"""One ensemble on the caller's arrays, and the geometry of its heads; results are labelled."""
+"""One ensemble on arrays of the caller, and the geometry of its heads, as labelled arrays."""
 
 import numpy as np
 import xarray as xr
@@ -48,7 +48,7 @@ def nw_ensemble(
         W_h.
     bandwidth
         b > 0, standard deviation of the Gaussian kernel (temperature b²): ``bw`` of statsmodels, 0.3707 times
-        ``bandwidth`` of R's ``ksmooth``; the page on models has more.  Far from all keys: the nearest value.
+        ``bandwidth`` of R's ``ksmooth``.  Far from all keys an estimate is the value at the nearest key.
     logits
         ``distance`` or ``dot_product``.
     combination : (H,), optional
@@ -58,20 +58,19 @@ def nw_ensemble(
     query_projections : (H, d, p), optional
         V_h.
     mask : (Q, n) of booleans, optional
-        Which keys each query may attend to, one at least; all by default.
+        True where a query may attend to a key, at least one for each query; all by default.
     value_projections : (H, v, k), optional
-        Head h averages k numbers, the values (v = 1 if they are numbers) times this matrix.
+        Head h averages the values (v = 1 if they are numbers) times this matrix, k numbers.
     output_projections : (H, v or k, c), optional
-        The estimate has c numbers, the sum over heads of what a head averages times this matrix; in place of a
-        combination.
+        The estimate is the sum over heads of averages times this matrix, c numbers; it replaces a combination.
 
     Returns
     -------
     xarray.Dataset
         ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
-        float64 whatever the precision given, NaN where no logit is finite.  Given the keys, and with noise of constant
-        variance σ², the covariance of the head estimates is σ² times the Gram matrix.  Estimates of vectors have a last
-        dimension more: ``component``, or ``output`` of an output projection.
+        float64 for arguments of any precision, NaN where no logit is finite.  Given the keys, with noise of constant
+        variance σ², the covariance of the head estimates is σ² times the Gram matrix.  Estimates of vectors have a
+        further last dimension: ``component``, or ``output`` of an output projection.
 
     Raises
     ------
@@ -89,7 +88,7 @@ def nw_ensemble(
         raise ValueError(f"logits = {logits!r}; give one of {', '.join(LOGITS)}")
     own = weights if query_projections is None else _array("query_projections", query_projections, weights.shape)
     if combination is not None and output_projections is not None:
-        raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
+        raise ValueError("combination with output_projections, which combine heads themselves; give one of them")
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
     width, into, out = y.shape[1] if vectors else 1, None, None
     if value_projections is not None:
@@ -110,10 +109,10 @@ def nw_ensemble(
         # A factor s on the bandwidth of a head equals projections divided by s.
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]
     if logits == "distance" and np.array_equal(weights, own):
-        # A common shift changes no distance, and without it distances lose no digits.
+        # A common shift changes no distance; subtracting it avoids a loss of digits.
         x, points = x - (common := common_part(x)), points - common
     keyed = project(np.ascontiguousarray(x.T)[None], weights)
-    # By the same sums as for keys, so that a query at a key has distance exactly zero.
+    # The same sums as for keys, so that a query at a key has distance exactly zero.
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
     settings, columns = Estimator.model_validate({"bandwidth": 1.0, "logits": logits}), []
     for column in y.reshape(len(x), -1).T:
@@ -182,8 +181,8 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     Returns
     -------
     xarray.DataArray
-        (index), without unit; the names are coordinates, and formulas :eq:`chordal`, :eq:`participation`,
-        :eq:`entropy`, :eq:`logdet`, :eq:`volume`, :eq:`vendi` and :eq:`min-angle` their definitions.
+        (index), without unit; names are coordinates.  Definitions are formulas :eq:`chordal`, :eq:`participation`,
+        :eq:`entropy`, :eq:`logdet`, :eq:`volume`, :eq:`vendi` and :eq:`min-angle`.
 
     Raises
     ------
@@ -197,7 +196,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
 
 
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
-    """Return an argument as float64; ValueError if it does not fit ``shape``; a letter is any positive length."""
+    """Return an argument as float64; ValueError if it does not fit ``shape`` (letters: any positive length)."""
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
     array = real_array(name, given, f"shape {wanted}")
     fits = (have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=False))
@@ -218,6 +217,6 @@ def _projections(given: ArrayLike, full_rank: bool = False) -> np.ndarray:
     if p > d:
         raise ValueError(f"projections have p = {p} columns in d = {d} features; give (H, d, p) with p <= d")
     if full_rank and (ranks := np.linalg.matrix_rank(weights)).min() < p:
-        said = f"projections of head {ranks.argmin()} have rank {ranks.min()} < p = {p}: it spans no p-space"
-        raise ValueError(f"{said}; give p columns of which none follows from others")
+        fault = f"projections of head {ranks.argmin()} have rank {ranks.min()} < p = {p}"
+        raise ValueError(f"{fault}; give p linearly independent columns")
     return weights

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 OfMeans = Callable[[Mapping[str, Array]], Array]
-"""A measure as a function of means by name, (case,), among them that of the numbers that replicates give for it."""
-FAILURE_RATE = "failure_rate"  # a measure of all functions, which may be asked for
+"""A measure as a function of means (case,) by name; the mean of its own numbers has its own name."""
+FAILURE_RATE = "failure_rate"  # a measure of all functions
 OF_TABLES = ("relative_precision", "bias_eliminated_coverage", "convergence")
-"""Measures for which all estimates are needed at once."""
+"""Measures that need all estimates at once."""
 CATALOGUE = """[functions: source cell]
 bias | unit of the estimate | difference between an estimate and the truth | estimate - truth
 mean_squared_error | unit of the estimate, squared | squared difference between an estimate and the truth |
@@ -34,7 +34,7 @@ _OF_ERRORS = ("bias", "mean_squared_error", "variance")
 
 
 def covers(lower: Array, upper: Array, truth: Array) -> Array:
-    """Return 1 where an interval covers the truth, ends included, else 0; NaN where one of them is."""
+    """Return 1 where an interval covers the truth, ends included, else 0; NaN where any argument is NaN."""
     return np.where(np.isnan(lower) | np.isnan(upper) | np.isnan(truth), np.nan, (lower <= truth) & (truth <= upper))
 
 
@@ -50,7 +50,7 @@ KNOWN: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "interval_length": (("lower", "upper"), lambda lower, upper: upper - lower),
     "rejection_rate": (("reject",), lambda reject: reject),
 }
-"""Measures that need no function: the names of what they follow from, and how."""
+"""Measures that need no function of the user: names of their arguments, and the formula for one replicate."""
 OF_MEANS: dict[str, OfMeans] = {
     "variance": lambda mean: mean["variance"] - mean["bias"] ** 2,
     "empirical_se": lambda mean: np.sqrt(mean["empirical_se"] - mean["bias"] ** 2),
@@ -58,11 +58,11 @@ OF_MEANS: dict[str, OfMeans] = {
     "model_se": lambda mean: np.sqrt(mean["model_se"]),
     "relative_error_of_model_se": lambda mean: mean["model_se"] / mean["empirical_se"] - 1.0,
 }
-"""Measures that are functions of means, in the order in which they follow from one another."""
+"""Measures that are functions of means, in the order of computation."""
 
 
 def measured_with(stated: Iterable[str]) -> tuple[str, ...]:
-    """Return measures with those that they follow from; those of errors come together."""
+    """Return measures with those from which they are computed; measures of errors come first and together."""
     names = [*stated]
     names += ["empirical_se", "model_se"] if "relative_error_of_model_se" in names else []
     of_errors = _OF_ERRORS if {*_OF_ERRORS, "empirical_se"} & {*names} else ()

@@ -1,4 +1,4 @@
-"""Estimates of single replicates as a long table, and performance measures of any such table."""
+"""Estimates of single replicates as a long table, and performance measures from any such table."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +23,7 @@ from simstudy.results import ESTIMATOR, METHOD, SPARSE
 from simstudy.study import require_trust
 
 RESULTS = ("estimate", "se", "lower", "upper", "reject", "truth")
-"""Columns of results and truth in a table of estimates; others, except data set and method, are factors."""
+"""Columns of results and truth in a table of estimates; others except data set and method are factors."""
 _PIECE = 1024  # replicates that are computed together
 
 
@@ -34,26 +34,26 @@ def estimates(
     trust: Iterable[str | Path] = (),
     replicates: int = 1000,
 ) -> pd.DataFrame:
-    """Compute the estimates of the first replicates of every cell of a study of functions again.
+    """Return the estimates of the first replicates of every cell of a study of functions, computed again.
 
     Parameters
     ----------
     design, profile, trust
-        As for `simstudy.run`; or what `simulate` or `run` returned.
+        As for `simstudy.run`; a design may also be results of `simulate` or `run`.
     replicates
         Number of data sets for each combination of factors.
 
     Returns
     -------
     pandas.DataFrame
-        Long: a row for each data set and method (and estimand, where estimates are arrays), with a column for each
-        factor; those of ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth`` that the functions
-        give, NaN in rows without; and ``failure``, the reason for that.
+        Long: a row for each data set and method (and estimand, if estimates are arrays), with a column for each
+        factor; ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth``, as far as the functions return
+        them, NaN in rows without; and ``failure``, the reason of such a row.
 
     Raises
     ------
     UserError
-        If the study has no functions, these are not trusted, or a number of replicates is impossible.
+        If the study has no functions or untrusted ones, or the number of replicates is impossible.
     """
     if type(replicates) is bool or not isinstance(replicates, int | np.integer) or replicates < 1:
         raise UserError(f"replicates = {replicates!r}: must be a whole number, at least 1")
@@ -109,7 +109,7 @@ def performance(
     """Compute performance measures of methods from their estimates, each with its Monte Carlo standard error.
 
     Formulas are those of Morris, White and Crowther (2019, Statistics in Medicine 38, 2074), Table 6.  Errors of
-    empirical_se and what rests on it are right for normal estimates; `simulate` measures them for any.
+    empirical_se and of measures that depend on it are for normal estimates; those of `simulate` are for any.
 
     Parameters
     ----------
@@ -119,25 +119,25 @@ def performance(
     truth
         True value, or the column that holds it.
     dataset, method, estimate, se
-        Names of columns; that of standard errors may be missing.
+        Names of columns; the column of standard errors may be missing.
     reference
         Method with which precision is compared; the first by default.
     level
-        Level of intervals and tests that follow from estimate and se: where the table has no ``lower`` and ``upper``,
-        no ``reject``.
+        Level of intervals and tests, computed from estimate and se if the table has no ``lower`` and ``upper``, or no
+        ``reject``.
     df
-        Degrees of freedom of these, or their column; normal quantiles by default.
+        Degrees of freedom of these intervals and tests, or their column; normal quantiles by default.
 
     Returns
     -------
     xarray.Dataset
         Measures by name, and their errors as ``NAME_mcse``, along ``estimator`` (the methods), the factors (``cell``
-        if few of all combinations are there), and ``replicates``: ``available`` from each method, ``common`` to all.
+        if few of all combinations occur), and ``replicates``: ``available`` from each method, ``common`` to all.
 
     Raises
     ------
     UserError, ValueError
-        If a column is missing or empty in a row, a method has two rows for a data set, or the reference is no method.
+        If a column is missing or empty in a row, a method has two rows for a data set, or the reference is unknown.
     """
     if not isinstance(table, pd.DataFrame) or table.empty:
         raise UserError(f"table: a {type(table).__name__}; give a pandas.DataFrame with rows (of polars: to_pandas())")
@@ -149,7 +149,7 @@ def performance(
         if name not in table and name not in ("se", "truth"):
             raise UserError(f"{name!r}: no column of the table; it has {', '.join(map(str, table))}")
         if (taken := names.get(name, name)) != name and taken in table:
-            raise UserError(f"{taken!r}: a column beside {name!r}, which is the {taken}; drop or rename one of them")
+            raise UserError(f"{taken!r}: a column, but {name!r} is the {taken}; drop or rename one of them")
     table = table.rename(columns=lambda name: names.get(name, str(name)))
     if table.columns.has_duplicates:
         raise UserError(f"{table.columns[table.columns.duplicated()][0]!r}: two columns; drop or rename one of them")
@@ -158,7 +158,7 @@ def performance(
     table = table.assign(**{name: real(name, table[name]) for name in (*RESULTS, str(df)) if name in table})
     errors, lower, upper, decided = (table.get(name, pd.Series(dtype=float)) for name in RESULTS[1:5])
     mistakes = {
-        "se: below 0 in some row; give standard errors, and leave empty what is none": errors < 0.0,
+        "se: below 0 in some row; give standard errors, and leave missing ones empty": errors < 0.0,
         "reject: neither 0 nor 1 in some row; give 1 where the test rejects, else 0": ~decided.isin([0, 1, np.nan]),
         "lower: above upper in some row; give the lower end first": (upper < lower) & (lower < np.inf),
     }
@@ -166,7 +166,7 @@ def performance(
         raise UserError(found[0])
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
     several = isinstance(truth, str) and truth in table and table.groupby(truth)["dataset"].nunique().min() > 1
-    index += [truth] if several and table.duplicated(index).any() else []  # a factor, where rows differ in it alone
+    index += [truth] if several and table.duplicated(index).any() else []  # a factor, if rows differ only in it
     if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
     named = table[index].rename(columns={each: name for name, each in names.items()})
@@ -181,26 +181,26 @@ def performance(
         known = hint(str(reference), [*map(str, methods)])
         raise UserError(f"reference = {reference!r}: no method of the table; {known}")
     if (found := table[index].nunique().drop(["dataset", ESTIMATOR])).max() * 2 * len(methods) > max(100, len(table)):
-        raise UserError(f"{found.idxmax()}: another level in nearly every row, so no factor; drop the column")
+        raise UserError(f"{found.idxmax()}: another level in nearly every row, so not a factor; drop the column")
     # The column of failures marks the rows that exist.
     given = _along(index, table.assign(failure=1.0))
-    there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
+    rows, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
     freedom = given[df] if isinstance(df, str) else np.inf if df in (None, np.inf) else positive("df", df)
-    defined = there & np.isfinite(arrays["estimate"])
+    defined = rows & np.isfinite(arrays["estimate"])
     if "se" in arrays:
         half = stats.t.ppf((1 + level) / 2, freedom) * arrays["se"]
         ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
         arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).where(half.notnull())} | arrays
         stated = np.isfinite(arrays["se"])
         defined &= stated | ~stated.any([name for name in stated.dims if name != ESTIMATOR])  # methods may have none
-    common = defined & (defined | ~there.any("dataset")).all(ESTIMATOR)
+    common = defined & (defined | ~rows.any("dataset")).all(ESTIMATOR)
     with np.errstate(invalid="ignore", divide="ignore"):  # in combinations without data sets
-        parts = [_measures(arrays, counts, there, reference) for counts in (defined, common)]
+        parts = [_measures(arrays, counts, rows, reference) for counts in (defined, common)]
     return xr.concat(parts, xr.Variable("replicates", ["available", "common"]), data_vars="all")
 
 
 def _along(index: list[str], table: pd.DataFrame) -> Any:
-    """Return columns along factors, or along ``cell``, as in results, if few of all combinations occur."""
+    """Return columns along the factors, or along ``cell`` if few of all combinations occur, as in results."""
     factors = [name for name in index if name not in ("dataset", ESTIMATOR)]
     cells = table[factors].drop_duplicates(ignore_index=True)
     if "cell" in factors or cells.nunique().prod() <= SPARSE * len(cells):
@@ -209,8 +209,8 @@ def _along(index: list[str], table: pd.DataFrame) -> Any:
     return rows.to_xarray().assign_coords({name: ("cell", each) for name, each in cells.items()})
 
 
-def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.DataArray, reference: Any) -> xr.Dataset:
-    """Return measures, with their errors, over the data sets that count."""
+def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, rows: xr.DataArray, reference: Any) -> xr.Dataset:
+    """Return measures, with their errors, over the data sets for which ``counts`` is true."""
     values = {name: each.where(counts) for name, each in arrays.items()}
     n, e = counts.sum("dataset"), values["estimate"]
     spread = e.std("dataset", ddof=1)
@@ -220,7 +220,7 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.D
     own, other, both = (each.count("dataset") - 1 for each in (e, of_reference, e + of_reference))
     scatter = np.maximum(own + other - 2 * rho**2 * both, 0.0) / (2 * own * other)
     found: dict[str, Any] = {
-        "convergence": _share(counts.where(there.any(ESTIMATOR) & there.any("dataset"))),
+        "convergence": _share(counts.where(rows.any(ESTIMATOR) & rows.any("dataset"))),
         "empirical_se": (spread, spread / np.sqrt(2 * (n - 1))),
         "relative_precision": (ratio - 1, 2 * ratio * np.sqrt(scatter)),
     }
@@ -243,7 +243,7 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.D
         found |= {name: _share(xr.apply_ufunc(covers, *ends, each)) for name, each in targets.items()}
     if "reject" in values:
         found["rejection_rate"] = _share(values["reject"])
-    made = xr.Dataset({"n_replicates": n.where(there.any("dataset")).assign_attrs(long_name="data sets that count")})
+    made = xr.Dataset({"n_replicates": n.where(rows.any("dataset")).assign_attrs(long_name="data sets that count")})
     for name, pair in found.items():
         attributes = {"units": OF_FUNCTIONS[name].unit, "long_name": OF_FUNCTIONS[name].meaning}
         made[name] = pair[0].assign_attrs(attributes)

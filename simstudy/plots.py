@@ -1,4 +1,4 @@
-"""Plots for analysts: the figures of the report for any results and factors, as Matplotlib's axes.
+"""Figures of the report for any results and factors, as axes of Matplotlib.
 
 ``from simstudy import plots``.  Each function returns the axes of its panels; ``axes[0].figure`` is the figure, to be
 saved or changed.  `matplotlib.pyplot` is not used, and no global setting is changed.
@@ -27,17 +27,17 @@ KINDS: dict[str, type[PanelFigure]] = {tags(each)[0]: each for each in (CurveFig
 def plot(
     results: Results, kind: str, y: str, *, grid: str | None = None, where: dict[str, Any] | None = None, **entries: Any
 ) -> np.ndarray:
-    """Draw a measure with error bars of ± 1.96 MCSE, with theory, as a figure of a design does.
+    """Draw a measure with error bars of ± 1.96 MCSE and with theory, like a figure of a design.
 
     Parameters
     ----------
     results
-        What `simstudy.run` or `simstudy.open_results` returned, or the folder or name of a study.
+        Results of `simstudy.run` or `simstudy.open_results`, or the folder or name of a study.
     kind
         ``"curve"``, over a numeric factor ``x`` with residuals in a strip below; ``"nested_loop"``, every cell above
         stairs that show the levels of factors; or ``"lollipop"``, every cell as a stick from a ``target``, or from 0.
     y
-        Name of a measure, in the unit that the results state; ``"mse"``, say.
+        Name of a measure, such as ``"mse"``, in the unit that the results state.
     grid
         Name of the grid; may be left out if the study has only one.
     where
@@ -49,12 +49,12 @@ def plot(
     Returns
     -------
     array of matplotlib.axes.Axes, shape (panels,)
-        Without strips and stairs, which are in the drawing: ``axes[0].figure``.
+        The panels; strips and stairs are in the drawing, ``axes[0].figure``.
 
     Raises
     ------
     UserError
-        If the results have no such measure, grid or factor, or figures of this kind no such entry.
+        If the results lack the measure, grid or factor, or figures of this kind lack an entry.
 
     Examples
     --------
@@ -84,28 +84,28 @@ def plot(
 def agreement(
     table: pd.DataFrame, first: Any, second: Any, of: str = "estimate", *, method: str = METHOD
 ) -> np.ndarray:
-    """Draw how two methods agree in the same data sets: a scatter plot, and differences over means.
+    """Draw the agreement of two methods on the same data sets: a scatter plot, and differences over means.
 
     See Bland and Altman (1986, The Lancet 327, 307).
 
     Parameters
     ----------
     table
-        As of `simstudy.performance`; only data sets of one setting.
+        As for `simstudy.performance`, with data sets of one setting only.
     first, second
         Two methods.
     of, method
-        Columns of what is compared, and of methods.
+        Columns of the compared numbers and of methods.
 
     Returns
     -------
     array of matplotlib.axes.Axes, shape (2,)
-        With the line of equality; with the mean difference and ± 1.96 standard deviations of differences.
+        Scatter plot with the line of equality; differences with their mean ± 1.96 standard deviations.
 
     Raises
     ------
     UserError
-        If a method or column is missing, a data set has two rows of a method, or numbers are none or finite in one.
+        If a method or column is missing, a data set has two rows of a method, or fewer than two pairs are finite.
     """
     if not isinstance(table, pd.DataFrame):
         raise UserError(f"table: a {type(table).__name__}; give a pandas.DataFrame (of polars: to_pandas())")

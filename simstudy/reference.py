@@ -1,4 +1,4 @@
-"""All tables, entries and kinds of a design with defaults, and all measures, as `simstudy describe` prints them."""
+"""Text of `simstudy describe`: all tables, entries and kinds of a design with defaults, and all measures."""
 
 import inspect
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "claims.NAME": (document.Claim, document.BaseClaim),
     "figures.NAME": (document.Figure, document.BaseFigure),
 }
-Line = tuple[tuple[str, ...], str]  # names that a line is about, and the line
+Line = tuple[tuple[str, ...], str]  # names that a line describes, and the line
 
 
-def words(thing: Any) -> str:
+def words(documented: Any) -> str:
     """Return the docstring on one line."""
-    return " ".join((inspect.getdoc(thing) or "").replace("``", "").split())
+    return " ".join((inspect.getdoc(documented) or "").replace("``", "").split())
 
 
 def literals(annotation: Any) -> list[str]:
@@ -55,12 +55,12 @@ def kinds(annotation: Any, setting: str = "", common: Any = None) -> Iterator[Li
     """Yield a line for each kind of a setting."""
     known = frozenset(common.model_fields) if common else frozenset()
     for record in records_in(annotation):
-        said, own = words(record).partition(". ")[0].rstrip("."), entries(record, known)
-        yield (*tags(record), setting), f"- {', '.join(tags(record))}: {said}.{f' {own}' if own else ''}"
+        text, own = words(record).partition(". ")[0].rstrip("."), entries(record, known)
+        yield (*tags(record), setting), f"- {', '.join(tags(record))}: {text}.{f' {own}' if own else ''}"
 
 
 def sections() -> dict[str, list[Line]]:
-    """Return the lines of each table of a design, and of the measures, by name."""
+    """Return the lines of each table of a design and of the measures, by name of the section."""
     found: dict[str, list[Line]] = {}
     for name, record in TABLES.items():
         found[name] = [((*record.model_fields,), text) for text in (words(record), entries(record))]
@@ -76,7 +76,7 @@ def sections() -> dict[str, list[Line]]:
 
 
 def described(name: str) -> list[str]:
-    """Return the lines of a section, or of a setting with its kinds, a kind, or a measure.
+    """Return the lines that describe a section, a setting with its kinds, a kind, or a measure.
 
     Raises
     ------

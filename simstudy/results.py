@@ -17,20 +17,20 @@ from simstudy.design.measures import VARIABLES, Variable, coordinates_of, descri
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
-LAYOUT = "tree 3"  # an attribute of results, to be changed with what `tree_of` makes
+LAYOUT = "tree 3"  # an attribute of results, to be changed with the layout by `tree_of`
 ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
 SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"
-_SHOWN = ("n_replicates", "n_failed", "precision_reached")  # beside measures; other counts lie in the group `run`
+_SHOWN = ("n_replicates", "n_failed", "precision_reached")  # shown with measures; other counts are in the group `run`
 METHOD, ESTIMATOR = "method", "estimator"
 """Factor of the methods of a study, and the name of its dimension, as ``method`` is an argument of xarray's ``sel``."""
 _DIMENSIONS = {METHOD: ESTIMATOR}
-DERIVED = ("bandwidth_rule", "total_dim")  # settings that follow from others
+DERIVED = ("bandwidth_rule", "total_dim")  # settings that are computed from others
 SPARSE = 4  # combinations of factors for each cell, beyond which a grid is a list of cells
-_NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions that are no factors
+_NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions that are not factors
 _SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
     name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
 }
-"""Variables that a table has only if some cell has them."""
+"""Variables that a table has only if at least one cell has them."""
 
 Where = Mapping[str, Any] | int
 """One cell: levels of settings that no other cell has, or its number."""
@@ -50,13 +50,13 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     ----------
     path
         Folder of results, its ``results.nc``, or the folder of a study or its name in ``outputs`` (its quick profile).
-        ``xarray.open_datatree`` opens the file as well, and what it opens is taken too.
+        Or a tree from ``xarray.open_datatree``, which opens the file as well.
 
     Returns
     -------
     xarray.DataTree
-        A group for each grid, whose dimensions are its factors: estimates by the names of measures, and in groups of
-        their own ``errors`` (Monte Carlo standard errors), ``theory``, ``run`` and ``figures``.  Beside the grids:
+        A group for each grid, whose dimensions are its factors: estimates by the names of measures, and as further
+        groups ``errors`` (Monte Carlo standard errors), ``theory``, ``run`` and ``figures``.  Next to the grids:
         ``verdicts`` and ``comparisons``.  Settings that do not vary are attributes of a grid.
 
     Raises
@@ -67,9 +67,9 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     if isinstance(path, xr.DataTree):
         return checked(path, Path("results"))
     if not isinstance(path, str | os.PathLike):
-        raise UserError(f"results = {path!r:.60}: give what run or open_results returned, or the folder of a study")
+        raise UserError(f"results = {path!r:.60}: give results of run or open_results, or the folder of a study")
     place = Path(path)
-    if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # a folder of its design
+    if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # the folder of a design
         place = DEFAULT_OUTPUT / place / "quick"
     files = place / RESULTS_FILE, place / "quick" / RESULTS_FILE
     place = next(filter(os.path.isfile, files), files[0]) if os.path.isdir(place) else place
@@ -77,7 +77,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
 
 
 def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
-    """Return results; UserError if their layout is another one."""
+    """Return results; UserError if their layout is that of another version."""
     grids, known = results.children.keys() - {SETTINGS, VERDICTS, COMPARISONS}, str(results.attrs.get("factors"))
     whole = "cell" in results.children.get(SETTINGS, xr.DataTree()) and all(f"{name}: " in known for name in grids)
     if "design_hash" not in results.attrs or not whole:
@@ -105,9 +105,9 @@ def read_results(store: Store) -> xr.DataTree:
 
 
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
-    """Return the names of the factors of each grid, as the results record them."""
+    """Return the names of the factors of each grid, recorded in the results."""
     if not isinstance(recorded := results.attrs.get("factors"), str) or "grid" not in results.coords:
-        raise UserError("these are not the results of a study; give what run or open_results returned, or its folder")
+        raise UserError("these are not the results of a study; give results of run or open_results, or the folder")
     entries = (entry.partition(":") for entry in recorded.split("; "))
     return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}
 
@@ -119,7 +119,7 @@ def text_of(row: Coordinates, name: str) -> Any:
 
 
 def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
-    """Return the number of the only cell with these levels; UserError, with ``name``, if there are none or several."""
+    """Return the number of the only cell with these levels; UserError, with ``name``, if none or several have them."""
     if not isinstance(where, Mapping):
         if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
             raise UserError(f"{name} = {where!r}: give levels by setting, or a number below {len(rows)}")
@@ -134,7 +134,7 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
     levels = {key: [*dict.fromkeys(repr(text_of(row, key)) for row in inside)] for key in (known if found else where)}
     several = {key: each for key, each in levels.items() if not found or (len(each) > 1 and key not in DERIVED)}
     options = "; ".join(f"{key} ({', '.join(each)})" for key, each in several.items())
-    fit = f"{len(found)} cells fit; choose one by stating more of" if found else "no cell; among all cells there are"
+    fit = f"{len(found)} cells fit; choose one by stating more of" if found else "no cell fits; the cells have"
     raise UserError(f"{name} = {where}: {fit} {options}")
 
 
@@ -162,7 +162,7 @@ def _groups(
     cells: xr.Dataset, numbers: np.ndarray, rows: list[Coordinates], factors: tuple[str, ...]
 ) -> Iterator[tuple[str, xr.Dataset]]:
     """Yield the groups of a grid: estimates with their levels and settings, and the groups below."""
-    # Levels along each dimension, and the place of each cell among them.
+    # Levels along each dimension, and the index of each cell's level.
     axes = {_DIMENSIONS.get(factor, factor): _levels(rows, factor) for factor in factors}
     if math.prod(len(levels) for levels, _ in axes.values()) > SPARSE * len(numbers):
         axes = {"cell": (numbers, np.arange(len(numbers)))}
@@ -189,13 +189,13 @@ def _groups(
         for group, own_name, sources in _places(name, variable) if name in measured else ():
             part = cells.variables[name] if sources is ... else cells.variables[name].isel(source=sources)
             groups[group][own_name] = spread(part, drawn=group == FIGURES and not part.notnull().any())
-    # Other settings that vary among the cells, and settings that are the same in all.
+    # Other settings that vary among the cells, and settings that are the same in all cells.
     others, fixed = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}, dict[str, Any]()
     for name in (each for each in rows[0] if each != "grid"):
         own, known = [row[name] for row in rows], _DIMENSIONS.get(name, name)
         if known in axes:
             levels, places = axes[known]
-            if own != levels[places].tolist():  # numbers that follow from a rule, which is the level
+            if own != levels[places].tolist():  # numbers computed from a rule, which is the level
                 others[f"{known}_value"] = cells.variables[name]
         elif len(set(map(repr, own))) == 1:
             fixed[known] = own[0]
@@ -239,7 +239,7 @@ def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _flat(results: xr.DataTree) -> xr.Dataset:
-    """Return the table of a tree by `tree_of`, for the cells that it still has."""
+    """Return the table of a tree by `tree_of`, for the cells that remain in the tree."""
     attrs = {str(name): text for name, text in results.attrs.items() if name != "layout"}
     grids = [node for name, node in results.children.items() if name not in (SETTINGS, VERDICTS, COMPARISONS)]
     groups = [{name: each.to_dataset() for name, each in {"": node, **node.children}.items()} for node in grids]
@@ -261,10 +261,10 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
         made = np.full(shape, "" if text else 0 if counts else np.nan, object if text else float)
         stored = name not in _SOMETIMES
         for nodes, places in zip(groups, numbers, strict=True):
-            there = places >= 0
+            held = places >= 0
             for group, own_name, sources in _places(name, variable):
                 if group in nodes and own_name in nodes[group].data_vars:
-                    made[np.searchsorted(kept, places[there]), sources] = nodes[group].variables[own_name].values[there]
+                    made[np.searchsorted(kept, places[held]), sources] = nodes[group].variables[own_name].values[held]
                     stored = True
         if stored:
             kind = int if counts else bool if variable.unit == "bool" else made.dtype
@@ -274,7 +274,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
             own = results[group].to_dataset()
             coords[dimension] = own[dimension].values
             arrays |= {f"{prefix}{name}": own.variables[name].values for name in own.data_vars}
-    # Texts as they are read from a file.
+    # Texts of the type that they have when read from a file.
     coords = {name: each.astype(object) if each.dtype.kind == "U" else each for name, each in coords.items()}
     cells = labelled(arrays, coords, attrs)
     cells.encoding = dict(results.encoding)

@@ -1,4 +1,4 @@
-"""Simulation with Python callables as process, methods and measures, sent by value, identified by dependencies."""
+"""Simulation with Python callables, which are sent to workers by value and identified by their dependencies."""
 
 import contextlib
 import copyreg
@@ -65,27 +65,27 @@ def simulate(
     process
         Callable of ``draw`` (many replicates) or ``rng`` (one) and of factors, which returns data by name.
     methods
-        Callables of data and factors that return estimates, ends of intervals, or anything by name; those without a
-        name of their own in a dict by name.
+        Callables of data and factors that return estimates, ends of intervals, or other numbers by name; callables
+        without a name are given in a dict by name.
     measures
         Names of numbers that the methods return, of built-in measures (bias, relative_bias, variance, empirical_se,
         mean_squared_error, root_mean_squared_error, model_se, relative_error_of_model_se, coverage, interval_length,
         rejection_rate, failure_rate), and functions of data, results and factors, or of ``mean_NAME`` of measures.
     version
-        Identifies the callables if their source is not available: change it when they change.
+        Text that identifies the callables if their source is not available: change it when they change.
     factors
-        Levels by the name that the functions take.  Combinations that differ in nothing that the functions take are
-        run once.
+        Levels of each argument of the functions, by name.  Combinations that are the same for all functions are run
+        once.
     drop
-        Combinations that are impossible: a function of the levels by name, ``method`` too, or a list of levels.
+        Impossible combinations: a function of the dict of levels, which includes ``method``, or a list of such dicts.
     independent
-        Factors whose levels have random numbers of their own; levels of the others share them.
+        Factors whose levels have different random numbers; levels of other factors share them.
     mcse
-        Monte Carlo standard errors wanted, by measure; then replicates stop.
+        Target Monte Carlo standard errors, by measure; cells that reach them stop.
     claims
-        As in designs, of factors and ``method``; ``grid`` can be left out.
+        Claims as in designs, about levels of factors and of ``method``; ``grid`` can be left out.
     one_by_one
-        Whether methods take one replicate.
+        True if methods and measures take one replicate at a time.
     batch_size, seed, min_replicates, max_replicates, budget
         As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``, by default four batches of 1024.
     output, **how
@@ -94,12 +94,12 @@ def simulate(
     Returns
     -------
     xarray.DataTree
-        As of `simstudy.run`: the grid is ``simulation``, and its dimension of methods ``estimator``.
+        As from `simstudy.run`: the grid is ``simulation``, and its dimension of methods ``estimator``.
 
     Raises
     ------
     DesignError, UserError
-        As by `simstudy.run`, and if a function rests on something that has no source.
+        As by `simstudy.run`, and if a function depends on something without source.
     """
     if not (isinstance(name, str) and re.fullmatch(NAME, name)):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
@@ -129,7 +129,7 @@ def simulate(
         one_by_one=one_by_one,
         measures=[_name_of(each) if callable(each) else each for each in measures],
         independent=[*independent],
-        # Named here, they are parameters even if [functions] has an entry of the same name.
+        # Stated here, they are parameters even if [functions] has an entry of the same name.
         parameters={name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
     )
     most = max_replicates if mcse or claims or not min_replicates else min(max(min_replicates, 1), max_replicates)
@@ -183,17 +183,17 @@ def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "
 
 
 def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None = None) -> str:
-    """Return a Python file of functions that call others by value, each with the digest of its dependencies."""
+    """Return the text of a Python file whose functions call others by value, by digests of their dependencies."""
     _require(Callable, "function", functions)
     texts, pickled = [f"{STAND_INS}, by digests of what they rest on: call it again to run them."], dict[str, bytes]()
     for name, function in functions.items():
         try:
             takes = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):
-            raise UserError(f"{name}: what it takes is unknown; wrap it in a function that is defined by def") from None
+            raise UserError(f"{name}: its arguments are unknown; wrap it in a function defined by def") from None
         own: dict[str, types.ModuleType | None] = {}
-        rests_on = [*_rests_on(name, function, {}, own)] if version is None else [f"version {version}"]
-        digest = hashlib.blake2b("\0".join([name, *rests_on]).encode(), digest_size=16).hexdigest()
+        dependencies = [*_identity(name, function, {}, own)] if version is None else [f"version {version}"]
+        digest = hashlib.blake2b("\0".join([name, *dependencies]).encode(), digest_size=16).hexdigest()
         with contextlib.ExitStack() as held:
             for module in filter(None, own.values()):
                 cloudpickle.register_pickle_by_value(module)
@@ -213,15 +213,15 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
     return text
 
 
-def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
-    """Yield texts that change with the dependencies of a callable: sources of modules (``own``) and bound values."""
+def _identity(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
+    """Yield texts that identify the dependencies of a callable: sources of modules (``own``) and bound values."""
     if isinstance(value, bool | int | float | complex | str | bytes | None | np.generic):
         yield repr(value)
         return
     if id(value) in seen:
         yield f"{seen[id(value)][0]}"
         return
-    seen[id(value)] = len(seen), value  # kept, so that no other value has its id
+    seen[id(value)] = len(seen), value  # kept alive, so that no other value gets its id
     text, parts = "", cast(Iterable[Any], ())
     match value:
         case types.MethodType() | types.BuiltinMethodType() if not isinstance(value.__self__, types.ModuleType):
@@ -238,27 +238,27 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
             if isinstance(value, type) and not _installed(value.__module__):
                 held = (getattr(each, "__func__", getattr(each, "fget", each)) for each in vars(value).values())
                 parts = itertools.chain(value.__bases__, *(_used_by(name, each) for each in held if callable(each)))
-        case _ if hasattr(value, "untyped_storage"):  # a tensor of PyTorch, which travels with addresses
+        case _ if hasattr(value, "untyped_storage"):  # a tensor of PyTorch, whose pickle has addresses
             bits = value.detach().cpu().reshape(-1).view(sys.modules["torch"].uint8).numpy()  # type: ignore[union-attr]
             text = f"{value.dtype} {[*value.shape]} {hashlib.sha256(bits).hexdigest()}"  # type: ignore[union-attr]
-        case _ if hasattr(value, "__name__"):  # by a decorator: of a function, or of ufuncs, which numpy and scipy have
+        case _ if hasattr(value, "__name__"):  # wrapped by a decorator, or a ufunc of numpy or scipy
             text = value.__name__ if isinstance(value, np.ufunc) else _source_of(name, value, own)
             parts = [getattr(value, each, None) for each in _WRAPPED]
         case _:
             try:
                 parts = type(value), *_state_of(value)
             except (TypeError, AttributeError):
-                raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}") from None
+                raise UserError(f"{name} depends on {type(value).__name__}, {_NO_SOURCE}") from None
     yield f"{type(value).__name__} {text}("
     for part in parts:
-        yield from _rests_on(name, part, seen, own)
+        yield from _identity(name, part, seen, own)
     yield ")"
 
 
 def _state_of(value: Any) -> Iterator[Any]:
-    """Yield the parts that an object is pickled as, also from slots and C; TypeError if it cannot be identified."""
+    """Yield the parts of an object that pickle stores, also of slots and C; TypeError if they do not identify it."""
     if value is np.random.mtrand._rand:
-        return  # NumPy's global one, which distributions of SciPy hold
+        return  # NumPy's global state, to which distributions of SciPy refer
     if isinstance(value, np.random.Generator | np.random.RandomState):
         raise TypeError  # its state changes with each use
     reduced = copyreg.dispatch_table.get(type(value), lambda each: each.__reduce_ex__(4))(value)
@@ -266,7 +266,7 @@ def _state_of(value: Any) -> Iterator[Any]:
 
 
 def _used_by(name: str, function: Any) -> Iterator[Any]:
-    """Yield the values that a function uses: of its closure, of globals, and its defaults."""
+    """Yield the values that a function uses: its defaults, and values of its closure and of globals."""
     written = getattr(inspect.unwrap(function), "__code__", None)
     if not isinstance(function, types.FunctionType) or (written and written.co_filename == "<string>"):
         return  # a method made by a dataclass
@@ -275,7 +275,7 @@ def _used_by(name: str, function: Any) -> Iterator[Any]:
         with contextlib.suppress(ValueError):  # still empty
             yield cell.cell_contents
     codes = [function.__code__]
-    for code in codes:  # which grows by nested functions
+    for code in codes:  # grows by nested functions
         codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
         steps = list(dis.get_instructions(code))  # `co_names` also has names of attributes
         read = dict.fromkeys(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
@@ -287,7 +287,7 @@ def _used_by(name: str, function: Any) -> Iterator[Any]:
 
 
 def _source_of(name: str, value: Any, own: dict[str, types.ModuleType | None]) -> str:
-    """Return the source of the defining module, the version of an installed one, or in a script the object's source."""
+    """Return the source of the defining module, the version of an installed package, or the source in a script."""
     module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
     top = module.partition(".")[0]
     try:
@@ -300,7 +300,7 @@ def _source_of(name: str, value: Any, own: dict[str, types.ModuleType | None]) -
         own[module] = sys.modules[module]
         return "".join([inspect.getsource(sys.modules[module]), *imported])
     except (OSError, TypeError, KeyError):
-        raise UserError(f"{name} rests on {type(value).__name__}, {_NO_SOURCE}") from None
+        raise UserError(f"{name} depends on {type(value).__name__}, {_NO_SOURCE}") from None
 
 
 def _imported(modules: list[types.ModuleType], own: dict[str, types.ModuleType | None]) -> Iterator[str]:
@@ -317,5 +317,5 @@ def _imported(modules: list[types.ModuleType], own: dict[str, types.ModuleType |
 def _installed(module: str) -> bool:
     """Return true if a module belongs to Python or an installed package, whose version identifies it."""
     top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
-    there = file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
-    return top == __name__.partition(".")[0] or (there and (top in sys.stdlib_module_names or top in distributions()))
+    placed = file is None or "-packages" in file or file.startswith((sys.prefix, sys.base_prefix))
+    return top == __name__.partition(".")[0] or (placed and (top in sys.stdlib_module_names or top in distributions()))

@@ -1,7 +1,7 @@
-"""Run and plan studies: compute what is missing, join theory, judge the claims, write and show the results.
+"""Run and plan studies: compute missing batches, add theory, judge the claims, write and show the results.
 
-The results of a study are an `xarray.DataTree`.  What is particular to a study is in their accessor ``simstudy``, as
-xarray advises: a subclass would be lost with the first selection.
+The results of a study are an `xarray.DataTree`.  Methods that only a study has are in its accessor ``simstudy``, as
+xarray advises: a selection from a subclass would lose them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from simstudy.execution.state import CellProgress, Plan
 
-# Modules that compute and judge are imported where needed, which takes a second; a finished study needs none.
-Observer = Callable[..., Any]  # takes the state of a run and, once all is simulated, how many cells have their theory
+# Modules that compute and judge take a second to import, and are imported where needed: a finished study needs none.
+Observer = Callable[..., Any]  # takes the state of a run and, after the simulation, the number of cells with theory
 INTERVAL = ("lower", "upper", "truth")
 
 
@@ -63,14 +63,14 @@ def run(
     """Run a study to the precision of its design and return its results.
 
     Stored batches are not computed again; interrupt at any time and call again to continue.  Results are written to
-    ``<output>/<study>/<profile>/``, and nothing is done where they are those of the design, code and batches.  They are
-    the same to the bit for any executor, workers and interruptions.
+    ``<output>/<study>/<profile>/``, and nothing is done if design, code and batches have not changed since.  They are
+    bitwise the same for any executor, workers and interruptions.
 
     Parameters
     ----------
     design
-        Path of a design file, name of a shipped design, a `simstudy.Study`, a dict as TOML parses it, or what
-        `simstudy.check` returned.
+        Path of a design file, name of a shipped design, a `simstudy.Study`, a dict as TOML parses it, or a
+        `Design` from `simstudy.check`.
     profile
         Profile of the design file; ignored if a `Design` is given.
     output
@@ -84,28 +84,28 @@ def run(
     observer
         Called at the start, after each task, and before the theory of each cell.
     trust
-        Python files of your own that the design names and whose code may run; ignored if a `Design` is given.
+        Python files of the design whose code may run; ignored if a `Design` is given.
     confirm
-        Text from which, with the design and its functions, other random numbers follow; the results are then written
+        Text from which, with the design and its functions, other random numbers are derived; results are then written
         to ``<output>/<study>/<profile>/confirmed/<digest>/``.
 
     Returns
     -------
     xarray.DataTree
-        The contents of ``results.nc``, as of `simstudy.open_results`; `simstudy.details` gives those of ``details.nc``.
+        Contents of ``results.nc``, as from `simstudy.open_results`; `simstudy.details` returns those of ``details.nc``.
 
     Warns
     -----
     PrecisionWarning
-        Of `simstudy.errors`: a budget or ``max_replicates`` ends a cell before its precision, or leaves a claim open.
+        From `simstudy.errors`: budget or ``max_replicates`` ended a cell before its precision, or left a claim open.
 
     Raises
     ------
     DesignError
         If the design has mistakes.
     UserError
-        If the output cannot be written, the executor cannot be used, PyTorch is wanted but not installed, or the text
-        cannot be shown in one line.
+        If the output cannot be written, the executor cannot be used, PyTorch is needed but not installed, or the text
+        ``confirm`` cannot be shown in one line.
     """
     if isinstance(design, Design) and confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
@@ -115,12 +115,12 @@ def run(
 
 def run_loaded(design: Design, *, observer: Any = None, executor: Any = "threads", **how: Any) -> xr.DataTree:
     """Run a study and warn the caller of `run` or `simulate`; further arguments as of `complete`."""
-    # New processes import the script and would call this function again.
+    # New processes import the script, which would call this function again.
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # not imported again
     once = script.name == "__main__.py" or not script.is_file() or b"__name__" in script.read_bytes()
     if executor in ("processes", "cuda") and not once:
         remedy = "write the call below if __name__ == '__main__':"
-        raise UserError(f"executor: processes import your script, and would call again; {remedy}")
+        raise UserError(f"executor: processes import your script, which would call again; {remedy}")
     with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as display:
         results, status, notes = complete(design, observer=display, executor=executor, **how)
     lines = [missed_line(status, design), undecided_line(cells_of(results), design)]
@@ -131,7 +131,7 @@ def run_loaded(design: Design, *, observer: Any = None, executor: Any = "threads
 
 
 def folder_of(output: Any) -> Path:
-    """Return the folder of all studies; UserError if it is no path."""
+    """Return the folder of all studies; UserError if it is not a path."""
     if isinstance(output, str | os.PathLike):
         return Path(output)
     raise UserError(f"output = {output!r:.60}: give the path of a folder")
@@ -145,7 +145,7 @@ def plan(
     executor: Any = "threads",
     trust: Iterable[str | Path] = (),
 ) -> Plan:
-    """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later.
+    """Predict time, memory and disk of a study from a few batches of each cell, which `run` does not repeat.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def plan(
     Returns
     -------
     Plan
-        Of each of ``grids`` replicates, bytes, batches and processor seconds; ``peak_MiB``; ``seconds(workers)``.
+        ``grids``: replicates, bytes, batches and processor seconds of each grid; ``peak_MiB``; ``seconds(workers)``.
 
     Raises
     ------
@@ -191,13 +191,13 @@ def complete(
         with store.locked():
             stated, name = store.read_json(PROVENANCE_FILE).get("design_file"), ""
             if design.path is not None and isinstance(stated, str):
-                other = Path(os.path.normpath(store.folder.absolute() / stated))  # relative, as both may have moved
-                with contextlib.suppress(UserError):  # the file may be gone, or be no design any more
+                other = Path(os.path.normpath(store.folder.absolute() / stated))  # relative: both may have moved
+                with contextlib.suppress(UserError):  # the file may be deleted, or no longer a design
                     name = name_of(read_design(other).tables)
                 if name == design.study.name and not (design.path.exists() and os.path.samefile(other, design.path)):
-                    said = f"{store.folder}: holds the results of {other}, whose study has the same name"
-                    raise UserError(f"{said}; give one of them another name, or choose another --output")
-            # There is nothing to do if all results are there.
+                    fault = f"{store.folder}: holds the results of {other}, whose study has the same name"
+                    raise UserError(f"{fault}; give one of them another name, or choose another --output")
+            # A finished study needs no computation.
             status = read_status(design, store)
             if status and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 prepare()
@@ -212,14 +212,14 @@ def complete(
         def claim(memory: float, workers: int) -> None:
             require_memory(design.cells, memory, workers)
             held.enter_context(store.locked())
-            prepare()  # It may write now, as the call is accepted.
+            prepare()  # It may write once the call is accepted.
 
-        # The executor is opened first: if it cannot be used, no folder is made.  It is closed before theory is
-        # computed, which may take minutes, so that jobs of a cluster do not idle.
+        # The executor is opened first: if that fails, no folder is made.  It is closed before theory is computed, which
+        # may take minutes, so that jobs of a cluster are not idle.
         with open_executor(executor, workers, claim) as opened:
             design, theories = sized(design, rules_of(design).get("control")), dict[int, Any]()
             state = RunState(design, store, opened.device, **rules_of(design, theories))
-            state.run(opened, RunState.tell, observer)
+            state.run(opened, RunState.write_status_if_due, observer)
             state.write_status()
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
             machine = provenance(opened.device, [planned.cell for planned in design.cells])
@@ -243,7 +243,7 @@ def complete(
 
 
 def require_trust(cells: Iterable[Cell]) -> None:
-    """Refuse cells with functions that the user does not trust, or that need packages that are not installed."""
+    """Raise a UserError for cells with untrusted functions, or that need packages that are not installed."""
     for cell in cells:
         if cell.estimator.reference.startswith("torch"):
             otherwise = ", or choose a profile that compares with multi_head_attention"
@@ -279,7 +279,7 @@ def run_share(
     workers: int | None = None,
     observer: Observer = lambda *_: None,
 ) -> tuple[int, Path]:
-    """Compute missing batches of the cells of a share, for its precision; return the number of cells and their file."""
+    """Compute missing batches of a share of the cells; return the number of cells and the file of the batches."""
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
@@ -297,7 +297,7 @@ def run_share(
 
 
 def rules_of(design: Design, theories: dict[int, Any] | None = None) -> dict[str, Any]:
-    """Return the stopping rule of the claims and the control variate over query points, if any, for `RunState`."""
+    """Return arguments of `RunState`: stopping rule of the claims and control variate over query points, if any."""
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.judge import wanted_by_claims
@@ -311,7 +311,7 @@ def rules_of(design: Design, theories: dict[int, Any] | None = None) -> dict[str
 
 
 class Plot(NamedTuple):
-    """A figure that notebooks show; ``drawing`` is Matplotlib's."""
+    """A figure that notebooks show; ``drawing`` is the figure of Matplotlib."""
 
     drawing: Figure
 
@@ -323,14 +323,14 @@ class Plot(NamedTuple):
 
 @xr.register_datatree_accessor("simstudy")
 class Findings:
-    """Verdicts, tables and plots: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
+    """Verdicts, tables and plots: ``results.simstudy`` for results of `simstudy.run` or `simstudy.open_results`."""
 
     def __init__(self, results: xr.DataTree) -> None:
         self._results = cells_of(results)
 
     @property
     def verdicts(self) -> pd.DataFrame:
-        """One row for each claim: its verdict, the estimate that decides it, and what was claimed."""
+        """One row for each claim: its verdict, the estimate that decides it, and the claimed value."""
         return verdict_frame(self._results).set_index("claim") if "claim" in self._results else pd.DataFrame()
 
     @property
@@ -340,7 +340,7 @@ class Findings:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Figures of the design, by name, or one that shows its first claim or measure."""
+        """Figures of the design, by name; without any, a figure of its first claim or measure."""
         from simstudy.report.page import figures_of
 
         stated = (self._results.attrs[name] for name in ("design", "profile", "confirmation_digest"))

@@ -1,4 +1,4 @@
-"""All pairs of conditions on the same units: differences, and sets of conditions that are not shown to differ."""
+"""Comparison of all pairs of conditions on the same units: differences, and sets without a significant one."""
 
 from typing import Any, NamedTuple
 
@@ -13,16 +13,16 @@ from simstudy.report.terminal import counted
 from simstudy.verdicts.evidence import p_above, p_below, why_no_verdict
 from simstudy.verdicts.judge import holm
 
-MOST = 200  # conditions of which all pairs are compared
+MOST = 200  # conditions
 
 
 class Ties(NamedTuple):
-    """Comparison of all pairs of conditions: their differences, and the sets within which none is shown."""
+    """Comparison of all pairs of conditions: differences, and sets within which no difference is significant."""
 
     conditions: pd.DataFrame
     """By mean, the largest first: levels of factors, ``mean``, ``error`` and the numbers of its ``sets``.
 
-    Two conditions share a set if no difference between them is shown.
+    Two conditions share a set if their difference is not significant.
     """
     pairs: pd.DataFrame
     """Numbers of rows ``first`` and ``second``, ``difference``, ``error`` and adjusted p-value ``p``."""
@@ -34,9 +34,9 @@ class Ties(NamedTuple):
 
 
 def tied_sets(numbers: Any, **columns: Any) -> Ties:
-    """Compare the means of all pairs of conditions, and return the sets within which none is shown to differ.
+    """Return the sets of conditions within which no means differ significantly, among all pairs.
 
-    The chance that any two equal means are told apart is at most 5 % among all pairs (Holm 1979).
+    The probability that any two equal means are found different is at most 5 % (family-wise error rate; Holm 1979).
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     Raises
     ------
     UserError
-        If the numbers are no such table, some are missing or infinite, or conditions are fewer than 2 or more than 200.
+        If the numbers are not such a table, some are missing or infinite, or there are not 2 to 200 conditions.
     """
     given = {name: each for name, each in columns.items() if each is not None}
     table = table_of(numbers, validated(Columns, given, place="tied_sets"))
@@ -61,10 +61,10 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
         raise UserError(f"numbers: {counted(n, 'condition')}; give 2 to {MOST}, or state claims for simstudy.judge")
     estimates = numbers_of(table._replace(one_look=table.one_look / (n * (n - 1)))).estimates  # Holm's first level
     order = np.argsort(-estimates.values, kind="stable").tolist()
-    apart = estimates.differences(order)
+    between = estimates.differences(order)
     first, second = np.triu_indices(n, 1)
-    p = holm(np.minimum(2.0 * np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second], 1.0))
-    doubtful = [why_no_verdict(apart.at(i, j)) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
+    p = holm(np.minimum(2.0 * np.minimum(p_above(between, 0.0), p_below(between, 0.0))[first, second], 1.0))
+    doubtful = [why_no_verdict(between.at(i, j)) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     # The largest sets of which no two members differ, as bits (Piepho 2004), in the order of their first members.
     sets = {(1 << n) - 1}
     for i, j in zip(first[p < LEVEL].tolist(), second[p < LEVEL].tolist(), strict=True):
@@ -76,11 +76,11 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     conditions = pd.DataFrame([table.conditions[j] for j in order])
     errors = np.where(estimates.n_blocks[order] > 1, [estimates.combine({j: 1.0}).mcse for j in order], np.nan)
     conditions = conditions.assign(mean=estimates.values[order], error=errors, sets=members)
-    pairs = pd.DataFrame({"first": first, "second": second, "difference": apart.value[first, second], "p": p})
-    pairs.insert(3, "error", np.where(apart.n_blocks > 1, apart.mcse, np.nan)[first, second])
+    pairs = pd.DataFrame({"first": first, "second": second, "difference": between.value[first, second], "p": p})
+    pairs.insert(3, "error", np.where(between.n_blocks > 1, between.mcse, np.nan)[first, second])
     note = f"Conditions that share a set are not shown to differ; {counted(len(p), 'pair')}, "
-    note += f"{counted(len(sets), 'set')}. The chance that any two equal means are told apart is at most "
-    note += f"{100 * LEVEL:g} %, {'at one look' if table.one_look else 'at any number of looks'} (Holm)."
+    note += f"{counted(len(sets), 'set')}. The probability that any two equal means are found different is "
+    note += f"at most {100 * LEVEL:g} %, {'at one look' if table.one_look else 'at any number of looks'} (Holm)."
     if table.one_look and any(doubtful):
         note += f" In {counted(sum(map(bool, doubtful)), 'pair')} units are too few or too skewed for Student's t."
     return Ties(conditions, pairs, note)

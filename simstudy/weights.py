@@ -7,11 +7,11 @@ Array = NDArray[np.float64]
 
 
 def affine(moment: Array) -> Array:
-    """Weights of least aᵀE a on Σ a = 1, (..., head) of moments (..., head, head); if E is singular of least Σ a²."""
+    """Return weights (..., head) of least aᵀE a with Σ a = 1, E (..., head, head); of least Σ a² if E is singular."""
     uniform = np.full(moment.shape[-1], 1.0 / moment.shape[-1])
     differences = np.linalg.svd(uniform[None])[2][1:].T
     values, vectors = np.linalg.eigh(differences.T @ moment @ differences)
-    # Directions in which heads do not differ, but for rounding, leave the weights as they are.
+    # Directions in which heads differ only by rounding leave the weights unchanged.
     distinct = values > 1e-12 * np.trace(moment, axis1=-2, axis2=-1)[..., None]
     directions = differences @ vectors
     along = np.einsum("...hk,...h->...k", directions, moment @ uniform)
@@ -20,7 +20,7 @@ def affine(moment: Array) -> Array:
 
 
 def simplex(moment: Array) -> Array:
-    """Weights of least aᵀE a on a ≥ 0, Σ a = 1; of a singular E any of them.
+    """Return weights (head,) of least aᵀE a with a ≥ 0, Σ a = 1; one of several if E is singular.
 
     As aᵀE a is homogeneous, the minimum of aᵀE a + c(Σ a − 1)² over a ≥ 0 has the same direction for every c > 0.  The
     active-set method of Lawson and Hanson (1974) ends at the exact support; general convex solvers stop at a tolerance.
@@ -29,7 +29,7 @@ def simplex(moment: Array) -> Array:
     values, vectors = np.linalg.eigh(moment)
     # RᵀR = E, where rounding may have left E with small negative eigenvalues.
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    # Imported here: it takes a quarter of a second, which most commands need not wait for.
+    # Imported here: it takes a quarter of a second, and most commands do not need it.
     from scipy.optimize import nnls
 
     system, outcome = np.vstack([root, np.full(n_heads, scale)]), np.append(np.zeros(len(root)), scale)
@@ -38,15 +38,15 @@ def simplex(moment: Array) -> Array:
 
 
 def front_greater(moment: Array) -> Array:
-    """Weights of least aᵀE a on a_1 ≥ a_2 ≥ … ≥ 0, Σ a = 1: mixtures of the averages of the first 1, 2, … heads."""
+    """Return weights of least aᵀE a, a_1 ≥ … ≥ a_H ≥ 0, Σ a = 1: mixtures of averages of the first 1, 2, … heads."""
     n_heads = len(moment)
     averages = np.triu(np.ones((n_heads, n_heads))) / np.arange(1, n_heads + 1)
     return averages @ simplex(averages.T @ moment @ averages)
 
 
 def least_squares(gram: Array, cross: Array) -> Array:
-    """Weights of least aᵀGa − 2aᵀc: a learned output projection; the shortest where G is singular."""
+    """Return weights of least aᵀGa − 2aᵀc: a learned output projection; of least Σ a² if G is singular."""
     return np.asarray(np.linalg.lstsq(gram, cross, rcond=1e-10)[0], np.float64)
 
 
-CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}  # all of weights of sum 1
+CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}  # classes of weights with sum 1

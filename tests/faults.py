@@ -26,7 +26,7 @@ from simstudy.execution.store import Store, payloads
 SMALL = varied(mse=0.01, angle=[0, 90], max_replicates=320)
 UNFOLDED = "from simstudy.execution.state import RunState\nRunState.fold = lambda _: None\n"
 """Batches are compared one by one, which they are no more once they are folded together."""
-STEADY = "from simstudy.execution import state, store\nstate.TELL_SECONDS = store.FLUSH_SECONDS = 1e9\n"
+STEADY = "from simstudy.execution import state, store\nstate.STATUS_SECONDS = store.FLUSH_SECONDS = 1e9\n"
 """What is asked of the disk does not depend on how fast the machine is."""
 ERRORS = {
     "open": errno.EMFILE, "pwrite": errno.ENOSPC, "ftruncate": errno.EIO, "read": errno.EIO, "write": errno.ENOSPC,

@@ -166,7 +166,7 @@ GIVEN = arguments()
     ({"value_projections": np.ones((H, 2, 2))}, "value_projections has shape (3, 2, 2); give (3, 1, k)"),
     ({"output_projections": np.ones((H, 2, 2))}, "output_projections has shape (3, 2, 2); give (3, 1, c)"),
     ({"output_projections": np.ones((H, 1, 2)), "combination": [1.0, 0.0, 0.0]},
-     "combination beside output_projections, which combine heads themselves; give one of them"),
+     "combination with output_projections, which combine heads themselves; give one of them"),
     ({"bandwidth": 0}, "bandwidth = 0; give one positive number"),
     ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number, 1e-50 to 1e+50"),
     ({"bandwidth": [0.5, 0.5]}, "bandwidth = [0.5, 0.5]; give one positive number"),
@@ -206,7 +206,7 @@ def test_arrays_that_are_none_or_span_no_subspace__are_refused_by_theory_and_geo
     if function in (principal_angles, head_diversity):
         projections = GIVEN["projections"].copy()
         projections[1, :, 1] = 2 * projections[1, :, 0]
-        refuses("head 1 have rank 1 < p = 2: it spans no .* give p", function, projections, error=ValueError)
+        refuses("head 1 have rank 1 < p = 2; give p", function, projections, error=ValueError)
 
 
 @pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked, 0, -1.0, 1e300, float("nan")])

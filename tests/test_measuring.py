@@ -81,7 +81,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, model = Cox; leave one of them"),
     (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
     (lambda t: t, {"se": "b"}, "'b': no column of the table"),
-    (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column beside 'theta', which is the estimate; drop or"),
+    (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column, but 'theta' is the estimate; drop or"),
     (lambda t: t.assign(rate=[0.5] * 198 + [None] * 2), {}, "rate: empty in 2 rows; fill it, or drop the column"),
     (lambda t: t.assign(seconds=np.arange(200.0)), {}, "seconds: another level in nearly every row, so"),
     *((lambda t, name=name: t.assign(**{name: 1}), {}, f"{name}: the name of a measure, and of no factor; rename or")

@@ -119,7 +119,7 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, m
     (altered := tree.copy()).attrs.update({"design": "{}", "run": "{}"})
     assert "43 failed, by an unknown device" in repr(altered.simstudy)
     refuses("design: profiles = .quick.: no such profile", getattr, altered.simstudy, "figures")
-    refuses("results = None: give what run or open_results returned, or the folder", simstudy.details, None, 0)
+    refuses("results = None: give results of run or open_results, or the folder", simstudy.details, None, 0)
     path = tmp_path / "air.nc"
     foreign.to_netcdf(path, engine="netcdf4")
     refuses(r"air\.nc: damaged, or not the results of a study; .*, or use open_datatree", open_results, path)
@@ -231,8 +231,8 @@ def test_contrast_with_a_population__is_that_of_a_claim_too(tmp_path):
 
 @pytest.mark.parametrize("where, expected", [
     ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
-    ({"grid": "angles", "angle": 31}, r"no cell; among all cells .*; angle \(0.0, 45.0, 90.0"),
-    ({"angle": 0, "bandwidth": 0.8}, r"no cell; .* angle \(.*\); bandwidth \(0.5, 1.0"),
+    ({"grid": "angles", "angle": 31}, r"no cell fits; the cells .*; angle \(0.0, 45.0, 90.0"),
+    ({"angle": 0, "bandwidth": 0.8}, r"no cell fits; .* angle \(.*\); bandwidth \(0.5, 1.0"),
     ({"colour": 1}, "where.colour: no setting of these cells; they have grid, n_keys, "),
     ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
     *((number, "or a number below 10") for number in (10, -1, True, "angles")),

@@ -35,20 +35,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 120},
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
-    "A study is a folder with a design (TOML), which states data, heads and claims. A run judges the claims. To begin: "
+    "A study is a folder with a design (TOML), which states data, heads and claims. A run judges the claims. First run "
     "`simstudy init my-study`, `simstudy check my-study`, `simstudy run my-study`; then open "
-    "outputs/my-study/quick/report.html. `simstudy list` shows the designs that are shipped.",
-    epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells stopped "
+    "outputs/my-study/quick/report.html. `simstudy list` shows the shipped designs.",
+    epilog="Exit codes: 0 done; 2 a mistake (the message states a remedy); 3 done, but some cells stopped "
     "before their precision; 5 done, but some verdict is not the expected one; "
     "70 a defect of simstudy; 130 interrupted.",
 )
 
 
-def say(*what: str | Table) -> None:
+def say(*lines: str | Table) -> None:
     """Print lines and tables."""
     from simstudy.report import terminal
 
-    terminal.say(*what)
+    terminal.say(*lines)
 
 
 def say_json(content: Any) -> None:
@@ -90,11 +90,11 @@ OutputOption = Annotated[Path, typer.Option(help="Folder of all studies: OUTPUT/
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; the documentation lists its keys.")]
 TrustOption = Annotated[
     list[Path] | None,
-    typer.Option("--trust", help="Python file that the design names and whose code may run; can be repeated."),
+    typer.Option("--trust", help="Python file of the design whose code may run; can be repeated."),
 ]
 ConfirmOption = Annotated[
     str | None,
-    typer.Option("--confirm", help="Other random numbers, which follow from design, functions and this text."),
+    typer.Option("--confirm", help="Confirm with other random numbers, derived from design, functions and this text."),
 ]
 ClaimsOption = Annotated[bool, typer.Option("--claims", help="Also show the table of claims.")]
 
@@ -114,7 +114,7 @@ def opened(
 def describe(
     name: Annotated[str, typer.Argument(help="Table (heads), setting (noise), kind (ridge), or measure (mse).")] = "",
 ) -> None:
-    """Print every table, entry and kind of a design with defaults, and every measure; or those of a name."""
+    """Print all tables, entries and kinds of a design with defaults, and all measures; or only those of a name."""
     from simstudy.reference import described
 
     say(*described(name))
@@ -157,7 +157,7 @@ def init(
     name: Annotated[str, typer.Argument(help="Name of the study and of its folder.")] = "my-study",
     functions: Annotated[bool, typer.Option("--functions", help="A study of your own functions.")] = False,
 ) -> None:
-    """Write the folder NAME of a study that runs in seconds, with comments, as a start for your own."""
+    """Write the folder NAME of an example study with comments, which runs in seconds, as a start for your own."""
     from simstudy.design.document import NAME
 
     if not re.fullmatch(NAME, name):
@@ -182,13 +182,13 @@ def run(
     executor: ExecutorOption = "threads",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; by default all.")] = None,
     output: OutputOption = OUTPUT,
-    share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", later taken by run.')] = None,
+    share: Annotated[str | None, typer.Option(help='Compute a share of cells, such as "3/8", for later runs.')] = None,
     trust: TrustOption = None,
     confirm: ConfirmOption = None,
     claims: ClaimsOption = False,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
-    # xarray imports Dask once if it can; without it a short run takes a tenth less.
+    # xarray imports Dask once if it is installed; without Dask a short run takes a tenth less.
     if not {"dask", "xarray"} & {*sys.modules}:
         sys.modules["dask"] = None  # type: ignore[assignment]
         importlib.import_module("xarray").Variable((), 0.0)
@@ -253,14 +253,14 @@ def submit(
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs to keep running.")] = 2,
-    show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the job script and submit nothing.")] = False,
     trust: TrustOption = None,
     confirm: ConfirmOption = None,
 ) -> None:
     """Run a study on a Slurm cluster by jobs that this command starts and supervises.
 
     It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study. The configuration of
-    dask-jobqueue states what a job is: cores, memory, walltime, queue, interface, local-directory,
+    dask-jobqueue describes a job: cores, memory, walltime, queue, interface, local-directory,
     job-extra-directives, job-script-prologue.
     """
     require_extra("submit", "dask_jobqueue", "cluster", ", or run --share in jobs of your own")
@@ -287,8 +287,8 @@ def status(
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
-    The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
-    batches are counted. `simstudy replay --cell` takes the numbers of cells.
+    The command writes nothing. Standard errors are those of the last computation; before it, only batches are
+    counted. `simstudy replay --cell` takes the numbers of cells.
     """
     from simstudy.execution.provenance import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
@@ -309,7 +309,7 @@ def plan(
     output: OutputOption = OUTPUT,
     trust: TrustOption = None,
 ) -> None:
-    """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
+    """Predict time, memory and disk of a study from a few batches of each cell, which `run` does not repeat."""
     from simstudy.report.progress import plan_table
     from simstudy.study import plan as plan_study
 
@@ -320,7 +320,7 @@ def plan(
 @app.command()
 def report(
     design: Annotated[
-        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; without it all studies.")
+        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; by default all studies.")
     ] = None,
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
@@ -338,7 +338,7 @@ def report(
     from simstudy.results import cells_of, read_results
 
     if design is None or designs_in(Path(design)):
-        # Without a folder: shipped studies, and those in ./designs and in the current folder.
+        # By default shipped studies, and those in ./designs and in the current folder.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
         say(f"page: {gather(known, profile, output, trust or ())}")
         return
@@ -360,7 +360,7 @@ def replay(
     trust: TrustOption = None,
     confirm: ConfirmOption = None,
 ) -> None:
-    """Compute one replicate again, to the bit, and store its data and estimates."""
+    """Compute one replicate again, bit for bit, and store its data and estimates."""
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.study import require_trust, rules_of, sized
 
@@ -380,18 +380,18 @@ def replay(
 @app.command()
 def judge(
     numbers: Annotated[Path, typer.Argument(help="Table with a header (CSV).")],
-    claims: Annotated[Path | None, typer.Argument(help="TOML with claims; without, all pairs are compared.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that names units, such as tasks; else each row.")] = None,
+    claims: Annotated[Path | None, typer.Argument(help="TOML with claims; by default all pairs are compared.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that names units, such as tasks; default: each row.")] = None,
     value: Annotated[str | None, typer.Option(help="Column of numbers, if a row is one unit and condition.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
-    looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; else `any`.")] = None,
+    looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; by default `any`.")] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) here.", callback=plain_path)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
+    """Judge claims about a table of your own numbers, one for each unit and condition, within units.
 
-    The chance of any wrong verdict is at most 5 %, even if you add units and judge again, unless with `--looks one`.
+    The probability of any wrong verdict is at most 5 %; without `--looks one` also if you add units and judge again.
     """
     from simstudy.design.settings.records import DesignError
     from simstudy.judging.judged import judged, read_claims, write_page
@@ -399,7 +399,7 @@ def judge(
     from simstudy.ties import tied_sets
 
     if page is not None and (page.suffix not in (".html", ".htm") or claims is None):
-        raise UserError(f"--page {page}: needs claims, and must end in .html or .htm, so that it replaces no table")
+        raise UserError(f"--page {page}: needs claims, and must end in .html or .htm, to replace no table")
     options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None, "looks": looks}
     given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
     place, stated = ("", None) if claims is None else read_claims(claims)
@@ -479,7 +479,7 @@ def inspect(
     """
     from simstudy.design.files import open_regular, read_arrays, read_text
     from simstudy.execution.store import Store
-    from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
+    from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_correlated, reasons, scores, write_heads_page
     from simstudy.transformers.inspection import inspect_heads
 
     if model.suffix == ".npz":
@@ -513,11 +513,11 @@ def inspect(
             raise UserError(f"{model}: {' '.join(str(error).split())}") from None
         given = [tokenizer(line, return_tensors="pt", truncation=True) for line in lines]
         if (different := len({tuple(each["input_ids"][0].tolist()) for each in given})) < 4:
-            raise UserError(f"{texts}: {different} of {len(lines)} texts differ in their tokens; give 4 that do")
+            raise UserError(f"{texts}: {different} of {len(lines)} texts differ in their tokens; give 4 that differ")
         found = inspect_heads(loaded, given)
     path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))
-    for layer, first, second, correlation in most_alike(found, 5):
+    for layer, first, second, correlation in most_correlated(found, 5):
         say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
     say(CAUTION)
     for source, name in SOURCE_NAMES.items():
@@ -527,5 +527,5 @@ def inspect(
     say(f"data     {output / 'heads.nc'}", f"page     {path}")
 
 
-for command in app.registered_commands:  # listed by their whole first sentence
+for command in app.registered_commands:  # listed by the first line of their help
     command.short_help = str(code.getdoc(command.callback)).partition("\n")[0]

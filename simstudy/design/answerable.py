@@ -19,11 +19,11 @@ _GAPS = {"decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correla
 _OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_predictability", *_GAPS} - {"ambiguity_gap"}
 """Measures of two heads or more."""
 _NEEDED = dict.fromkeys(_OF_PAIRS, "it compares heads; use two or more") | {
-    "regret": 'it is that of ants: learner = "ant_colony"',
+    "regret": 'only ants have it: learner = "ant_colony"',
     "discrepancy": "it needs a reference computation; state reference",
-    "hdi": "it is many numbers, one for each index, of which claims alone state one",
+    "hdi": "it is many numbers, one for each index; only claims can state an index",
 }
-"""Remedy, by measure, where an ensemble does not have it."""
+"""Remedy, by measure, if an ensemble does not have it."""
 _NOUNS = {
     "queries": "query points",
     "heads": "random heads",
@@ -41,7 +41,7 @@ def level(coordinates: dict[str, Any], factor: str) -> Any:
 
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
-    """Return true if a cell has the selected levels; a list is compared by its label."""
+    """Return true if a cell has all selected levels; a list is compared by its label."""
     wanted = {k: label(v) if isinstance(v, list) else v for k, v in selection.items()}
     return all(level(coordinates, key) == value for key, value in wanted.items())
 
@@ -57,7 +57,7 @@ def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen
 def partners(
     coordinates: Sequence[Coordinates], factors: Iterable[str], versus: dict[str, Any], chosen: Iterable[int]
 ) -> dict[int, int]:
-    """Return for each cell the one that differs by the levels of ``versus`` only; cells without one are left out."""
+    """Return, for each cell that has one, the cell that differs from it in the levels of ``versus`` only."""
     rest = [tuple(level(row, name) for name in factors if name not in versus) for row in coordinates]
     first = {rest[cell]: cell for cell in reversed(range(len(rest))) if selected(coordinates[cell], versus)}
     return {cell: first[rest[cell]] for cell in chosen if first.get(rest[cell], cell) != cell}
@@ -86,12 +86,12 @@ class Reference(NamedTuple):
     chosen: list[int]
 
     def stated(self, field: str) -> Any:
-        """Return an entry, or None if there is none of this name."""
+        """Return the entry of this name, or None."""
         return getattr(self.entry, field, None)
 
     @property
     def cells(self) -> list[Cell]:
-        """All cells involved: the selected ones, and those that they are compared with."""
+        """The selected cells, and those with which they are compared."""
         others = [] if self.stated("versus") is None else self.grid.select(self.entry.where | self.entry.versus)
         return [self.grid.cells[number] for number in sorted({*self.chosen, *others})]
 
@@ -100,7 +100,7 @@ class Reference(NamedTuple):
         """Groups of cells that are compared: each cell with its partner, or cells along the factors of the entry."""
         factors, rows = self.grid.factors, self.grid.rows
         if (versus := self.stated("versus")) is not None:
-            return [[here, there] for here, there in partners(rows, factors, versus, self.chosen).items()]
+            return [[cell, other] for cell, other in partners(rows, factors, versus, self.chosen).items()]
         along = {*(self.stated("tune") or ()), self.stated("x")} - {None}
         return by_levels(rows, [name for name in factors if name not in along], self.chosen) if along else []
 
@@ -116,17 +116,17 @@ class Reference(NamedTuple):
 def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: str = "") -> list[Reference]:
     """Return claims and figures with the grids and cells they refer to; `DesignError` if these do not exist."""
     lost = {path: entry for path, entry in entries.items() if entry.grid not in grids}
-    problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid") for path, entry in lost.items()]
+    problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, noun="grid") for path, entry in lost.items()]
     found = ((path, entry, grids[entry.grid]) for path, entry in entries.items() if path not in lost)
     references = [Reference(path, entry, grid, grid.select(entry.where)) for path, entry, grid in found]
     for each in references:
-        problems += [*_misstated(each)] or [*_misselected(each)]
+        problems += [*_wrong_entries(each)] or [*_wrong_selections(each)]
     if problems:
         raise DesignError(place, problems)
     return references
 
 
-def _misstated(reference: Reference) -> Iterator[Problem]:
+def _wrong_entries(reference: Reference) -> Iterator[Problem]:
     """Yield entries that contradict others, and names that the grid lacks."""
     entry, grid, factors, stated = reference.entry, reference.grid, reference.grid.factors, reference.stated
     of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
@@ -141,7 +141,7 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
         ("holds", stated("holds") == "on_average" and not (grid.stated.domain and of_number),
          "needs a domain, and a kind of claim on a number"),
         ("excludes", stated("excludes") is not None and abs(entry.excludes - entry.value) <= entry.margin,
-         "must be farther from value than margin: no verdict would tell them apart"),
+         "must be farther from value than margin: no verdict could distinguish them"),
     ):  # fmt: skip
         if wrong:
             yield reference.problem(field, remedy)
@@ -149,7 +149,7 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
         names = stated(field) or ()
         for name in (names,) if isinstance(names, str) else names:
             if name not in factors:
-                yield Problem.unknown(f"{reference.path}.{field}", name, factors, what="factor")
+                yield Problem.unknown(f"{reference.path}.{field}", name, factors, noun="factor")
             elif field in ("over", "tune", "along") and name in (stated("x"), stated("hue"), stated("panel")):
                 yield reference.problem(field, f"{name} is x, hue or panel already; name another factor")
     known = tuple(dict.fromkeys((*grid.selectable, *factors)))
@@ -157,24 +157,24 @@ def _misstated(reference: Reference) -> Iterator[Problem]:
         selection = stated(field) or {}
         unknown = [key for key in selection if key not in known]
         for key in unknown:
-            meant = [name for name in known if any(row.get(name, "") != "" for row in grid.rows)]
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known)
+            used = [name for name in known if any(row.get(name, "") != "" for row in grid.rows)]
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], used or known)
         if field == "versus" and not unknown and not selection.keys() <= {*factors}:
             yield reference.problem("versus", f"may name factors only: {', '.join(factors)}")
 
 
-def _misselected(reference: Reference) -> Iterator[Problem]:
+def _wrong_selections(reference: Reference) -> Iterator[Problem]:
     """Yield selections without cells, and factors whose levels do not fit the claim or figure."""
     entry, grid, chosen, versus = reference.entry, reference.grid, reference.chosen, reference.stated("versus")
     if not chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
         return
     if (stands := reference.stated("stands")) and not {*grid.select(stands)} & {*chosen}:
-        yield reference.problem("stands", "is nothing that the claim selects; state levels of one")
+        yield reference.problem("stands", "is no cell that the claim selects; state levels of one")
     if versus is not None and not grid.select(entry.where | versus):
         yield reference.problem("versus", _nothing_selected(versus, grid))
     elif versus is not None and not reference.compared:
-        yield reference.problem("versus", "compares all that is selected with itself, or none; select others in where")
+        yield reference.problem("versus", "compares each selected cell with itself or none; select others in where")
     if entry.kind == "zip" and len(chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(chosen)} cells; select at most {MOST_ZIPS}")
     of_optimum = ("over",) if reference.stated("over") else ("x", "along") if entry.kind.startswith("optimum") else ()
@@ -198,15 +198,15 @@ def _misselected(reference: Reference) -> Iterator[Problem]:
 
 
 def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
-    """Return in words that nothing is selected, with the existing levels as they must be written."""
+    """Return the message that no cell is selected, with the existing levels as they must be written."""
     unknown = [name for name, value in selection.items() if not grid.select({name: value})]
     found = {name: dict.fromkeys(level(row, name) for row in grid.rows) for name in unknown or selection}
-    has = [f"{name} = {' or '.join(json.dumps(each, ensure_ascii=False) for each in of)}" for name, of in found.items()]
-    return f"selects nothing; there is {', '.join(has)}{'' if unknown else ', but not all of it together'}"
+    has = [f"{k} = {' or '.join(json.dumps(v, ensure_ascii=False) for v in levels)}" for k, levels in found.items()]
+    return f"selects nothing; there is {', '.join(has)}{'' if unknown else ', but no cell has all of them'}"
 
 
 def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> None:
-    """Refuse claims, figures and target errors that need cells or measures which do not exist."""
+    """Raise a `DesignError` if claims, figures or target errors need cells or measures that do not exist."""
     cells = {name: [each.cell for each in planned if each.grid == name] for name in document.grids}
     grids = {
         name: PlannedGrid((*of.domain, *of.factors), [cell.coordinates for cell in cells[name]], cells[name], of)
@@ -217,7 +217,7 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
     for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
         field = "measure" if isinstance(each.entry, BaseClaim) else "y"
         asked[f"{each.path}.{field}", each.stated(field)] = each.cells
-    # A target error for all grids is right if one grid has the measure; grids may be left out under other profiles.
+    # A target error for all grids is valid if one grid has the measure; other profiles may leave out grids.
     everywhere = [each.cell for each in planned]
     for name, grid in grids.items():
         for kind in ("relative_mcse", "absolute_mcse"):
@@ -226,14 +226,14 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
             measures = getattr(document.precision, kind) if own is None else own
             asked |= {(path, measure): everywhere if own is None else grid.cells for measure in measures}
         if grid.stated.by_query and any({"queries", c.queries.queries.kind} & {*c.population} for c in grid.cells):
-            why = "query points are a population, new in each batch; remove it"
+            why = "query points are a population, drawn anew in each batch; remove it"
             problems.append(Problem(f"grids.{name}.by_query", True, why))
-    problems += [each for (path, measure), of in asked.items() for each in _lacked(path, measure, of)]
+    problems += [each for (path, measure), of in asked.items() for each in _missing_measure(path, measure, of)]
     if problems:
         raise DesignError("", problems)
 
 
-def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
+def _missing_measure(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
     """Yield a problem if a measure is missing in some cell of a claim, or in all cells of another entry."""
     of_claim = path.startswith("claims.")
     lacking = {*(() if of_claim else INDEXED_MEASURES), *(_OF_PAIRS if all(c.n_members == 1 for c in cells) else ())}
@@ -248,25 +248,25 @@ def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]
         return
     names = [name for name in known[0] if all(name in each for each in known)]
     whose = f"functions: {without[0].label}" if without[0] else "heads"
-    what = f'did you mean "{near}"?' if (near := nearest(measure, names)) else f"use one of {', '.join(names)}"
-    what = what if without[0] else _NEEDED.get(measure, what)
-    yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
+    remedy = f'did you mean "{near}"?' if (near := nearest(measure, names)) else f"use one of {', '.join(names)}"
+    remedy = remedy if without[0] else _NEEDED.get(measure, remedy)
+    yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {remedy}")
 
 
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
-    """Return in words the draws that a claim depends on, among planned cells."""
+    """Return in words the draws on which a claim depends, among planned cells."""
     cells = [each.cell for each in planned if each.grid == claim.grid]
     grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
-    looked_at = Reference("", claim, grid, grid.select(claim.where)).cells
+    involved = Reference("", claim, grid, grid.select(claim.where)).cells
     # Diversity indices other than those of outputs depend on heads only.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
-    return draws_in(looked_at, {"heads", "head_files"} if alone else _NOUNS.keys())
+    return draws_in(involved, {"heads", "head_files"} if alone else _NOUNS.keys())
 
 
-def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> str:
-    """Return in words the draws, fixed or of a population, that measures of cells depend on; empty without any."""
+def draws_in(cells: Sequence[Cell], considered: Collection[str] = _NOUNS.keys()) -> str:
+    """Return in words the draws, fixed or of a population, on which measures of cells depend; empty without any."""
     parts: dict[str, list[str]] = {"over a population of": [], "for": []}
-    for part, noun in ((part, noun) for part, noun in _NOUNS.items() if part in looked_at):
+    for part, noun in ((part, noun) for part, noun in _NOUNS.items() if part in considered):
         if any(part in cell.population for cell in cells):
             parts["over a population of"].append(noun)
         having = [cell for cell in cells if part in cell.drawn | cell.given]

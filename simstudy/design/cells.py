@@ -27,9 +27,9 @@ _ONE_HEAD: Tables = {
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
     "estimator": {"bandwidth": 1.0},
 }
-"""Settings of heads in cells of functions, which have none: one head and one key."""
+"""Settings of heads for cells of functions, which have no heads: one head and one key."""
 TRIES = 100
-"""Largest number of draws from a domain for each setting that is wanted; some draws are equal or impossible."""
+"""Largest number of draws from a domain for each setting needed; some draws are equal or impossible."""
 
 
 def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[PlannedCell]:
@@ -41,15 +41,15 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
         base = _ONE_HEAD | {"simulation": simulation, "functions": {"parameters": {}} | document.functions}
         if not isinstance(parameters := base["functions"]["parameters"], dict):
             raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
-    if misnamed := [*_misnamed(name, grid, of_functions)]:
-        raise DesignError("", misnamed)
+    if wrong := [*_wrong_names(name, grid, of_functions)]:
+        raise DesignError("", wrong)
     cells = _drawn(base, name, grid, files, drawn_from) if grid.domain else _crossed(base, name, grid, files, {})
     if not cells:
         raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
-    # Cells of a grid are paired: all are plain if one has no closed forms, except where the design states the control.
+    # Cells of a grid are paired: no cell is controlled if one has no closed forms, unless the design states a control.
     if not all(c.controlled and c.has_closed_forms and not (c.population and document.claims) for c in cells):
         cells = [c if "control" in c.simulation.model_fields_set else c.with_simulation(control="none") for c in cells]
-    # Measures of functions are taken for numbers or shares of events unless the design says otherwise.
+    # Measures of functions count as numbers or shares of events unless the design says otherwise.
     counted = frozenset(measure for cell in cells if cell.functions for measure in cell.statistics)
     counted -= {measure for measure, text in document.measures.items() if not text.counted}
     entries = document.precision.model_dump() | grid.precision
@@ -69,7 +69,7 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
 
 
 def require_few_cells(document: Document) -> None:
-    """Refuse a design with too many cells before any is made."""
+    """Raise a `DesignError` for a design with too many cells, before any is made."""
     grids = document.grids.items()
     sizes = {k: math.prod(map(len, of.factors.values()), start=of.cells if of.domain else 1) for k, of in grids}
     if (total := sum(sizes.values())) > MAX_CELLS:
@@ -148,7 +148,7 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[s
     return cells
 
 
-def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
+def _wrong_names(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
     """Yield unknown names of settings and factors; parameters of functions may have almost any name."""
     if name in ("settings", "verdicts", "comparisons"):
         yield Problem(f"grids.{name}", name, "is a name of results; give the grid another name")
@@ -160,7 +160,7 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
             elif of_functions and section != "settings" and key in RESERVED:
                 yield Problem(path, value, "is a name of results; give it another name")
             elif parameter in ("kind", "label") and section != "settings":
-                remedy = f"is the kind or the label of a choice; write {setting} = […], of choices in whole"
+                remedy = f"is the kind or the label of a choice; write {setting} = […], a list of whole choices"
                 yield Problem(path, None, remedy)
     for number, each in enumerate(grid.drop):
         if not each or each.keys() - grid.factors.keys():
@@ -185,43 +185,43 @@ def _place(name: str, grid: Grid, numbers: list[int], steps: Steps) -> Steps:
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return setting and remedy for every rule that the combined settings of a cell break."""
     if cell.functions is None:
-        found = [*_unmet(cell), *_misfitting(cell)]
+        found = [*_missing_settings(cell), *_wrong_sizes(cell)]
     else:
-        remedy = "is the name of something else in the results; give the number another name"
+        remedy = "is another variable of results; give the number another name"
         named = [("measures", f"{name!r} {remedy}") for name in sorted({*cell.statistics} & RESERVED)]
         found = [*named, *cell.functions.impossibilities()]
     if (size := cell.simulation.batch_size) % N_BLOCKS and size not in ((4, 8) if cell.population else ()):
-        found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
+        found.append(("batch_size", "must be a multiple of 16, or 4 or 8 with a population"))
     return found
 
 
-def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Yield numbers that do not fit others, arrays that are too large, and distributions without the needed moments.
+def _wrong_sizes(cell: Cell) -> Iterator[tuple[str, str]]:
+    """Yield settings of sizes that do not fit, of arrays that are too large, and of distributions that lack moments.
 
-    An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
-    it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
-    squared error has no Monte Carlo error.
+    An estimate Σ w_i Y_i has bounded weights, so its tails are those of drawn noise and of m(X).  Noise t(ν) has
+    moments below ν, and m of degree k with t(ν) keys has moments below ν/k.  The Monte Carlo error of a mean squared
+    error needs a fourth moment.
     """
     data, heads, estimator, rows, spread = cell.data, cell.heads, cell.estimator, cell.file_rows, cell.data.noise_sd > 0
     d, p, n_heads = data.n_features, heads.head_dim, heads.n_heads
     keys, queries, combination = data.key_distribution, cell.queries.queries, estimator.combination
     components, values = (getattr(heads.value_projections, name, 0) for name in ("n_components", "value_dim"))
     entries: Any
-    for setting, entries, what, number, of in (
+    for setting, entries, noun, number, of in (
         ("combination", getattr(combination, "weights", None), "weights", n_heads, "n_heads"),
         ("head_bandwidths", estimator.head_bandwidths, "factors", n_heads, "n_heads"),
         ("principal_angles", heads.principal_angles, "angles", p, "head_dim"),
         ("n_features", rows and rows.keys.T, "columns of the data", d, "n_features"),
     ):
         if entries is not None and len(entries) != number:
-            yield setting, f"{len(entries)} {what} for {of} = {number}; state as many"
+            yield setting, f"{len(entries)} {noun} for {of} = {number}; state as many"
     needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
     wanted = needs.get(heads.arrangement, heads.arrangement)
     for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
         if (getattr(heads, setting) is None) == (setting == wanted):
-            what = "state" if setting == wanted else "remove"
-            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
-    at_most = [  # setting, a number of it, what it may not exceed
+            action = "state" if setting == wanted else "remove"
+            yield setting, f'{action} {setting} for arrangement = "{heads.arrangement}"'
+    at_most = [  # setting, its number, name of the number, its limit
         ("head_dim", p, "dimensions", d, "n_features"),
         ("n_heads", heads.features_needed if p <= d else 0, "features for so many heads", d, "n_features"),
         ("key_distribution", getattr(keys, "n_components", 0), "components", d, "n_features"),
@@ -231,13 +231,13 @@ def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
         ("value_projections", values, "dimensions of a value", components, "n_components"),
         ("n_keys", 3 if estimator.learner.kind == "trained" else 0, "pairs for training", data.n_keys, "n_keys"),
     ]
-    broken = [  # setting, whether it cannot be, the remedy
+    broken = [  # setting, true if it is impossible, the remedy
         ("total_dim", heads.total_dim not in (None, n_heads * p),
          f"must be n_heads·head_dim = {n_heads}·{p}; state a multiple, and one of the two alone"),
         ("combination", combination.kind == "optimal" and "heads" in cell.population,
          "follows from errors of fixed heads, and heads are a population; change one of the two"),
         ("noise", isinstance(data.noise, ResidualNoise) and not data.noise.paired and "rows" in cell.population,
-         "of any row is not that of a population of rows; use paired = true"),
+         "of random rows does not belong to a population of rows; use paired = true"),
         ("bandwidth", not records.SMALLEST <= cell.bandwidth <= records.LARGEST,
          f"comes to {cell.bandwidth:g}, outside [{records.SMALLEST:g}, {records.LARGEST:g}]; change the rule"),
     ]  # fmt: skip
@@ -259,9 +259,9 @@ def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
             ("queries", asked if queries.kind == "held_out" else 0, "rows as queries", keys.held_out, "held_out"),
             ("n_keys", pairs if keys.sampling == "without" else 0, "pairs without replacement", kept, "rows"),
         ]
-    for setting, number, what, most, limit in at_most:
+    for setting, number, noun, most, limit in at_most:
         if number > most:
-            yield setting, f"{number} {what}, but {limit} = {most}; lower the one or raise the other"
+            yield setting, f"{number} {noun}, but {limit} = {most}; lower the one or raise the other"
     degree = max(getattr(term, "degree", 0) for term in data.terms)
     degree = max(degree, int(spread and isinstance(data.noise, HeteroscedasticNoise)))
     noise = data.noise if spread and cell.simulation.noise_treatment == "drawn" else None
@@ -280,8 +280,8 @@ def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
     yield from ((setting, remedy) for setting, wrong, remedy in broken if wrong)
 
 
-def _unmet(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Yield settings that lack others they need, to have a meaning or a known error."""
+def _missing_settings(cell: Cell) -> Iterator[tuple[str, str]]:
+    """Yield settings without others that they need to have a meaning or a known error."""
     estimator, combination, normaliser = cell.estimator, cell.estimator.combination, cell.estimator.normaliser
     heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
     raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'

@@ -26,7 +26,7 @@ from simstudy.errors import UserError, require_extra
 MAX_BYTES, MAX_DATA_BYTES, MAX_CODE_BYTES = 64 << 20, 1 << 28, 1 << 18
 """Largest files in bytes: heads and masks, rows of data, and Python, which is sent with every task."""
 FEW, MANY = 5, 64
-"""Replicates for a trial of functions, and for a second one if all of the first fail, as a method may fail often."""
+"""Replicates for a trial of functions, and for a second trial if all replicates of the first fail."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
 distributions = functools.cache(packages_distributions)
@@ -58,8 +58,8 @@ def _read_heads(path: Path, cell: Cell) -> Matrices:
     shape = cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
     stored = _array(read_regular(path, MAX_BYTES), shape, "(n_heads, n_features, head_dim)")
     if stored.dtype.kind not in "fiu" or not (np.abs(numbers := np.array(stored, np.float64)) <= LARGEST).all():
-        raise UserError(f"must hold real numbers only, none beyond ±{LARGEST:g}")
-    if min(ranks := np.linalg.matrix_rank(numbers)) < cell.heads.head_dim:  # a head that spans no p-space has no angles
+        raise UserError(f"must hold real numbers only, within ±{LARGEST:g}")
+    if min(ranks := np.linalg.matrix_rank(numbers)) < cell.heads.head_dim:  # angles need heads of full rank
         raise UserError(f"head {np.argmin(ranks)} has rank {min(ranks)}; give head_dim = {cell.heads.head_dim}")
     return tuple(tuple(tuple(map(float, row)) for row in head) for head in numbers)
 
@@ -69,12 +69,12 @@ def _read_mask(path: Path, cell: Cell) -> tuple[str, ...]:
     if stored.dtype != bool:
         raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
     if not (seen := stored.any(axis=1)).all():
-        raise UserError(f"query {int(np.argmin(seen))} (counted from 0) sees no key; let it see one at least")
+        raise UserError(f"query {int(np.argmin(seen))} (counted from 0) sees no key; let it see at least one")
     return tuple("".join("1" if key else "0" for key in row) for row in stored)
 
 
 def _read_rows(path: Path, cell: Cell) -> Rows:
-    """Return the rows that keys are drawn from, split into kept and held-out ones unless each batch does that."""
+    """Return the rows from which keys are drawn, without held-out rows unless each batch splits them anew."""
     data, keys = cell.data, cell.data.key_distribution
     assert isinstance(keys, FileKeys)  # no others have rows
     if keys.path.startswith(_PREFIX):
@@ -90,13 +90,13 @@ def _read_rows(path: Path, cell: Cell) -> Rows:
         raise UserError(f"the data have no column {unknown[0]!r}, {known}")
     if keys.response in names or len(set(names)) < len(names) or not names:
         raise UserError("columns must name each feature once, and not the response")
-    responses = none = np.full(len(table[names[0]]), np.nan)
+    responses = missing = np.full(len(table[names[0]]), np.nan)
     if isinstance(data.regression, FileRegression | FittedRegression):
         if keys.response is None:
             raise UserError(f'regression = "{data.regression.kind}" needs response = "COLUMN" of the data')
         responses = table[keys.response]
     features = np.column_stack([table[name] for name in names])
-    raw = Rows(features, responses, none, features[:0], responses[:0])
+    raw = Rows(features, responses, missing, features[:0], responses[:0])
     rows = raw if "held_out" in cell.population else split(raw, data, cell.simulation.seed)
     constant = ", ".join(name for name, feature in zip(names, rows.keys.T, strict=True) if np.ptp(feature) == 0.0)
     if keys.standardise and constant:
@@ -125,7 +125,7 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
         except Exception as error:  # a damaged file may raise nearly anything
             raise UserError(f"cannot be read as .csv ({' '.join(str(error).split())})") from None
     else:
-        raise UserError(f"has no file type that is read; give .npy, .csv, or {_PREFIX}NAME")
+        raise UserError(f"has an unknown file type; give .npy, .csv, or {_PREFIX}NAME")
     if not 0 < frame.size <= MAX_NUMBERS:
         raise UserError(f"must hold between 1 and {MAX_NUMBERS} numbers")
     columns: dict[str, Array] = {}
@@ -142,7 +142,7 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
 class OwnFiles:
     """Python files of a study, each read once; only code of trusted files may run.
 
-    Functions of shipped studies are trusted and not tried here: the tests try them, and some load models.
+    Functions of shipped studies are trusted and not tried here: tests call them, and some load models.
     """
 
     def __init__(self, folder: Path, trust: Iterable[str | Path], shipped: bool, functions: str | None = None) -> None:
@@ -153,7 +153,7 @@ class OwnFiles:
         self._seconds = defaultdict[Any, float](float)
 
     def number(self, function: Any, parameters: dict[str, Any]) -> float:
-        """Return the number that a function of functions.py returns."""
+        """Return the result of a function in functions.py; UserError if it raises or returns no number."""
         call = (code := self.code("functions.py", [function])).function(function)
         try:
             return float(0.0 + call(**parameters))  # a text raises
@@ -172,7 +172,7 @@ class OwnFiles:
         return code
 
     def faults(self, cell: Cell) -> list[tuple[str, str]]:
-        """Return settings and faults of trusted functions that fail a trial; slow ones are tried in few cells."""
+        """Return setting and fault of a trusted function that fails a trial; slow functions are tried in few cells."""
         for setting, piece in cell.own if self._trial else ():
             used, start = (piece.path, piece.uses_functions), time.monotonic()
             if piece.code.trusted and self._seconds[used] < 1.0:  # of the first cell at least
@@ -194,59 +194,59 @@ def _text(path: Path, place: str) -> str:
         raise UserError(f"{place}: not Python: {' '.join(str(error).split())}") from None
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-    names, rests = {name.partition(".")[0] for name in names}, []
+    names, packages = {name.partition(".")[0] for name in names}, []
     for name in sorted(names - {"numpy", "scipy", "numba", path.stem} - sys.stdlib_module_names):
         if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
-            remedy = "which would not identify what is computed; write it into this file, or install it as a package"
-            raise UserError(f"{place}: imports {name} from beside it, {remedy}")
-        rests += [f"{package} {version(package)}" for package in sorted({*distributions().get(name, ())})]
+            remedy = "which would not identify the computation; write it into this file, or install it as a package"
+            raise UserError(f"{place}: imports {name} from its own folder, {remedy}")
+        packages += [f"{package} {version(package)}" for package in sorted({*distributions().get(name, ())})]
         found = None if name in ("simstudy", "__main__") else importlib.util.find_spec(name)
         origin = str(found.origin) if found and found.has_location else sys.prefix
         if "-packages" not in origin and not origin.startswith((sys.prefix, sys.base_prefix)):  # installed for editing
             folders = map(Path, getattr(found, "submodule_search_locations", None) or ())
             files = sorted(each for folder in folders for each in folder.rglob("*.py")) or [Path(origin)]
             digest = hashlib.blake2b(repr([read_regular(one, MAX_DATA_BYTES) for one in files]).encode(), digest_size=8)
-            rests.append(f"{name} {digest.hexdigest()}")
-    return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
+            packages.append(f"{name} {digest.hexdigest()}")
+    return f"{text}\n# rests on {', '.join(packages)}\n" if packages else text
 
 
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
-    """Try a function on a few random arrays; UserError if the result is not what it must be."""
+    """Call a function on a few random arrays; UserError if the result is not as required."""
     draw = np.random.Generator(np.random.Philox(key=1))
     x = draw.standard_normal((n_features, 3, FEW))
     if isinstance(piece, Functions):
         also = ["interval_length"] * ("coverage" in piece.measures)  # ends may differ although coverage does not
         tried = piece.model_copy(update={"measures": (*piece.measures, *also)})
-        _hold(piece, piece.method, lambda part: np.stack([*tried.numbers(Draw(range(FEW)[part])).values()], axis=-1))
+        _check(piece, piece.method, lambda part: np.stack([*tried.numbers(Draw(range(FEW)[part])).values()], axis=-1))
         for name in piece.of_means.keys() & {*piece.uses_functions}:
             piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):
         normals = draw.standard_normal((n_heads, n_features, head_dim))
-        _hold(piece, piece.name, lambda part: piece.call(normals.shape, normals)[part])
+        _check(piece, piece.name, lambda part: piece.call(normals.shape, normals)[part])
         if (np.linalg.matrix_rank(piece.call(normals.shape, normals)) < head_dim).any():
             piece.refuse(f"{piece.name} returns a head of a rank below head_dim = {head_dim}")
     elif isinstance(piece, OwnFunction):
-        _hold(piece, piece.name, lambda part: piece.call(x[0, part].shape, x[:, part]))
+        _check(piece, piece.name, lambda part: piece.call(x[0, part].shape, x[:, part]))
         if not np.array_equal(piece.call((1, 2), x[:, :1, :2]), piece.call((3, FEW), x)[:1, :2]):
-            fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
+            fault = "gives a point another value among other points; add features one by one, as x[0] + x[1]"
             piece.refuse(f"{piece.name} {fault}")
 
 
-def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
-    """Check that results depend on the arguments only, also replicate by replicate, and are finite unless it fails."""
+def _check(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
+    """Refuse results that are not finite, or depend on more than the arguments of their own replicate."""
     whole, fails = compute(slice(None)), isinstance(piece, Functions)
     if isinstance(piece, Functions) and not np.isfinite(whole).all(axis=-1).any():
         why: list[str] = []
-        failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY)), tell=why.append).values()])
-        of = ", ".join(each for each, none in zip(piece.measured, failed, strict=True) if none.all())
+        failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY)), note=why.append).values()])
+        of = ", ".join(each for each, fails_in in zip(piece.measured, failed, strict=True) if fails_in.all())
         fault = f"{name} gives no finite numbers in any of {MANY} replicates on which it was tried"
         if failed.any(axis=0).all():
             piece.refuse(f"{fault}: {next(iter(why), of)}")
     if not fails and not np.isfinite(whole).all():
         piece.refuse(f"{name} returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):
-        piece.refuse(f"{name} returns other values when it is called again; it must follow from its arguments alone")
+        piece.refuse(f"{name} returns other values when it is called again; it must depend on its arguments alone")
     if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=1e-12 if fails else 0.0, equal_nan=True):
         fault = "gives a replicate other numbers among other replicates; no replicate may see another"
         piece.refuse(f"{name} {fault}, and the first axis of arrays is that of replicates")

@@ -1,4 +1,4 @@
-"""Records of a design file, and of the design that it becomes."""
+"""Records of a design file and of a valid design."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from simstudy.design.settings.records import Identifier, Line, NonNegative, Posi
 from simstudy.errors import UserError
 
 MAX_CELLS = 20_000
-"""Largest number of cells of a design; more are taken for a mistake in the levels of a factor."""
+"""Largest number of cells of a design; more are probably a mistake in the levels of a factor."""
 MIN_SETTINGS = 16
 """Default number of settings drawn from a domain, and the least number for a claim about their mean."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
@@ -47,7 +47,7 @@ def _ascending(ends: list[Any]) -> list[Any]:
 
 def _above_floor(ceiling: int, info: ValidationInfo) -> int:
     if (floor := info.data.get("min_replicates", 1)) > ceiling:
-        raise refusal(f"below min_replicates = {floor}; raise it or lower that")
+        raise refusal(f"below min_replicates = {floor}; raise it or lower min_replicates")
     return ceiling
 
 
@@ -209,7 +209,7 @@ class Monotone(BaseClaim, kind="monotone"):
 
 
 def _evaluated(stated: Any, info: ValidationInfo) -> Any:
-    """Return a number, also that of ``{ function = "NAME", PARAMETER = … }``, a function of the study."""
+    """Return the number, or the result of a function of the study for ``{ function = "NAME", PARAMETER = … }``."""
     if not isinstance(stated, dict) or "function" not in stated or info.context is None:
         return stated
     try:

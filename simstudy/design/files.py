@@ -1,4 +1,4 @@
-"""Reading of files that a user names: regular files only, as others may block, and up to a size."""
+"""Reading of files that a user names: only regular files, as others may block, up to a given size."""
 
 import errno
 import hashlib
@@ -61,7 +61,7 @@ def read_arrays(file: BinaryIO) -> dict[str, NDArray]:
 
 
 def contents(cells: Iterable[Any]) -> dict[str, str]:
-    """Return the path of each file of data or functions that cells use, by the digest of its contents."""
+    """Return the path of each file that cells use, by the digest of its contents."""
     read = {}
     for cell in cells:
         for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):

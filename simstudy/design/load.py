@@ -31,7 +31,7 @@ MAX_BYTES = 1 << 20
 """Largest design file that is read, in bytes."""
 
 Source = str | Path | Mapping[str, Any]
-"""A design: path of its folder or file, name of a shipped one, or its tables, as a `Study` or as TOML parses them."""
+"""A design: path of its folder or file, name of a shipped design, or its tables (a `Study` or parsed TOML)."""
 
 
 class Written(NamedTuple):
@@ -49,7 +49,7 @@ def load_design(
 ) -> Design:
     """Return a design under one profile; `DesignError` lists its mistakes. Only trusted code is run.
 
-    With the text ``confirm``, seeds and settings drawn from domains follow from design, functions and this text.
+    With a text ``confirm``, seeds and settings from domains are derived from design, functions and this text.
     """
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
     tables, replaced = dict(tables), list[str]()  # changed by the profile
@@ -85,7 +85,7 @@ def _digest_of(*parts: Any) -> str:
 
 
 def _reseed(document: Document, digest: str) -> Document:
-    """Replace seeds in the selections of claims and figures by those of a confirmed run."""
+    """Replace seeds in the selections of claims and figures by those of a confirmatory run; return the document."""
     for entry in (*document.claims.values(), *document.figures.values()) if digest else ():
         for selection in (getattr(entry, field, None) or {} for field in ("where", "versus", "stands")):
             if isinstance(stated := selection.get("seed"), int):
@@ -104,7 +104,7 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
     Returns
     -------
     dict of Design
-        By profile: cells, claims and figures, which `simstudy.run` takes as well.
+        Designs by profile; `simstudy.run` takes them as well.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
 
 def declared(text: str, profile: str, confirmed: str = "") -> Document:
-    """Return the document of a design from its text and digest in results, which was valid.
+    """Return the document of a valid design from its text and digest in results.
 
     Functions of the study are not run: their numbers in claims are 1.
     """
@@ -178,7 +178,7 @@ def parse(place: str, text: str) -> dict[str, Any]:
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the shipped designs: inside an installed package, next to it in a checkout."""
+    """Return the folder of the shipped designs: in an installed package, or next to the package in a checkout."""
     package = Path(__file__).parents[1]
     return installed if (installed := package / "designs").is_dir() else package.parent / "designs"
 
@@ -231,7 +231,7 @@ def _changes(tables: dict[str, Any], profile: str) -> dict[str, Any]:
 
 
 def _overlay(tables: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
-    """Apply changes to tables recursively, to lists of levels and composite entries in whole; return changed paths."""
+    """Apply changes to tables recursively, but replace lists and composite entries; return changed paths."""
     composite = path[:1] == ("grids",) and path[2:] in (("settings",), ("factors",), ("domain",))
     composite = composite or (path != () and path[0] in TABLES)
     replaced: list[str] = []
@@ -290,14 +290,14 @@ class Study(dict[str, Any]):
 
     @classmethod
     def of(cls, design: Source) -> Self:
-        """Return the design of a file, of a shipped name, or of tables, to be changed.
+        """Return a copy of the design of a file, of a shipped name, or of tables.
 
         Raises
         ------
         DesignError
-            If it cannot be read, or is no TOML.
+            If it cannot be read, or is not TOML.
         UserError
-            If it is a name that no design has, or two have.
+            If no design or more than one has the name.
         """
         study = cls.__new__(cls)
         study.update(read_design(design).tables)

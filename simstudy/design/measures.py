@@ -1,8 +1,8 @@
 """Registry of all variables in results: dimensions, unit, meaning, formula.
 
-``results.nc`` holds what every cell has alike; ``details.nc`` what has a length of its own in each cell (blocks of
+``results.nc`` holds variables of the same size in every cell.  ``details.nc`` holds those whose size differs (blocks of
 replicates, heads, pairs of heads, query points), in the contiguous ragged layout of the CF conventions: the rows of all
-cells one after another, and how many each cell has.
+cells one after another, and the number of rows of each cell.
 """
 
 import functools
@@ -69,7 +69,7 @@ mean_covariance | Y^2 | covariance of two different heads across data sets, aver
 ensemble_variance | Y^2 | variance of the combined estimate, averaged over queries | mean_q a' C(x_q) a
 mse | Y^2 | mean squared error of the combined estimate, averaged over queries | squared_bias + ensemble_variance
 ambiguity | Y^2 | squared difference of a head from the uniform average of all, averaged over heads, data sets and
-    queries: what the average gains on its heads | mean_squared_bias + mean_variance - mse of the uniform average
+    queries: the gain of the average over its heads | mean_squared_bias + mean_variance - mse of the uniform average
 correlation | 1 | correlation of two different heads across data sets at a fixed query, averaged over pairs and queries
     | mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)
 effective_heads | 1 | number of uncorrelated heads that would average to the same variance | mean_variance /
@@ -81,8 +81,8 @@ query_correlation | 1 | correlation of two different heads over query points in 
     replicates; not the correlation across data sets | mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))
 discrepancy | 1 | difference between the combined estimate and the reference computation, relative to the size of the
     latter, averaged over replicates | mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)
-regret | Y | what ants lose to those who know the best site: its quality less that of the sites visited, averaged over
-    ants, steps and replicates | mean_r mean_at (max_k Q_k - Q_site(r,a,t))
+regret | Y | quality of the best site minus that of the sites that ants visit, averaged over ants, steps and
+    replicates | mean_r mean_at (max_k Q_k - Q_site(r,a,t))
 failure_rate | 1 | share of replicates without a defined estimate, which enter no other measure; its Monte Carlo
     standard error is never below that of Agresti and Coull | n_failed / (n_replicates + n_failed)
 decomposition_gap | 1 | relative difference of the bias-variance-covariance decomposition of the uniform average from
@@ -101,8 +101,8 @@ linear_predictability | 1 | share of the variance of a head's estimate across da
 [indexed_measures: cell index]
 hdi | see index | head diversity indices; those called `output` come from the estimates, those called `disagreement` are
     the regularisers of Li et al. (2018): minus the mean over all pairs of heads, of a head with itself too, of the
-    cosine of what they make of values, of the overlap of their attention (noise of one variance, integrated out) and of
-    the cosine of their outputs across data sets and queries; the others come from the geometry of the projections |
+    cosine of their value transformations, of the overlap of their attention (noise of one variance, integrated out)
+    and of the cosine of their outputs across data sets and queries; the others come from the projections |
     disagreement: -mean_hg of tr(A_h'A_g) / (|A_h| |A_g|); E mean_q sum_i w_hi w_gi; mean_q E f_h f_g / sqrt(mean_q E
     f_h^2 mean_q E f_g^2)
 [head_measures: head]
@@ -116,13 +116,13 @@ head_error_moment | Y^2 | second moment of head errors, averaged over queries; m
     mean_q E (f_i - m)(f_j - m)
 [counts: cell]
 n_replicates | 1 | replicates that entered the measures
-error_over | text | what errors of the cell are over, and which draws they are given
+error_over | text | population that errors of the cell average over, and draws that they are conditional on
 n_failed | 1 | replicates without a defined estimate: counted, never redrawn
 n_batches | 1 | batches folded into the measures
-precision_reached | bool | whether every wanted Monte Carlo error was met
-n_looks | 1 | looks at the cell so far: each decided whether more replicates are wanted
-control_variate | text | what the measures rest on: plain replicates, with the reason why not an expansion, or an
-    expansion of known mean that is subtracted; only if some cell has known means
+precision_reached | bool | true if every target Monte Carlo error was reached
+n_looks | 1 | number of looks at the cell, each of which decided whether to compute more replicates
+control_variate | text | basis of the measures: plain replicates, with the reason, or replicates minus an expansion of
+    known mean; only if some cell has known means
 [counts: cell look]
 look_replicates | 1 | replicates at each look, failed ones included; then 0
 [counts: source cell]
@@ -141,27 +141,27 @@ interval | unit of the estimate | ends of the interval of each of the first repl
 verdict | text | supported, contradicted or undecided
 expected_verdict | text | verdict that the design expects, stated before the run
 statement | text | the claim in words
-origin | text | where the claim comes from, as its design says
-representative_statistic | text | representative comparison: the one that the design names, or what decides the claim
-verdict_draws | text | what the claim rests on: settings drawn from a domain or these; a population or these points,
-    heads, rows, models; replicates
-these_draws | text | why the claim speaks of the draw alone, as its design says
+origin | text | source of the claim, as its design says
+representative_statistic | text | representative comparison: the one that the design names, or that decides the claim
+verdict_draws | text | draws on which the claim depends: settings drawn from a domain or these; a population or these
+    points, heads, rows, models; replicates
+these_draws | text | why the claim is about these draws alone, as its design says
 claimed_value | see statistic | value or bound claimed
 verdict_comparisons | 1 | number of comparisons in the claim
 [verdicts_and_comparisons: claim]
-statistic | text | what was estimated, in the cell or pair that decides the claim
+statistic | text | statistic estimated in the cell or pair that decides the claim
 verdict_estimate | see statistic | estimate of the deciding statistic
 verdict_mcse | see statistic | error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the
-    population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates
+    population that verdict_draws names, if any; NaN if the statistic is no smooth function of estimates
 claimed_lower | see statistic | lower end of the interval claimed, margin included
 claimed_upper | see statistic | upper end of the interval claimed, margin included
-confidence_lower | see statistic | the truth lies below with no more than the level
-confidence_upper | see statistic | the truth lies above with no more than the level
+confidence_lower | see statistic | lower confidence bound: the truth lies below with probability at most the level
+confidence_upper | see statistic | upper confidence bound: the truth lies above with probability at most the level
 p_against | 1 | p-value against the claim, corrected for the numbers of comparisons and claims, holding at all looks
     together: below the level it is contradicted
 p_in_favour | 1 | p-value for the claim, corrected for the numbers of comparisons and claims, holding at all looks
     together: below the level it is supported
-no_verdict_because | text | why the deciding statistic allows no verdict, if so
+no_verdict_because | text | reason why the deciding statistic allows no verdict; empty if it does
 """
 
 
@@ -189,15 +189,15 @@ def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> 
 
 def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
     points = _derived(averaged, "randomisation", "influence of points of all cells on {}", "cell", "randomisation")
-    remainders = _derived(averaged, "remainder", "part of the MCSE of {} that neither has", "cell")
+    remainders = _derived(averaged, "remainder", "part of the MCSE of {} beyond blocks and points", "cell")
     return _derived(averaged, "contribution", _INFLUENCE, "block") | points | remainders
 
 
 _BY_SOURCE, _OVER_QUERIES = ("source", "cell"), r"(, averaged over| and) queries"
 _GROUPS = _parsed(_CATALOGUE + CATALOGUE)
 MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_COUNTS, _COMPARED, OF_FUNCTIONS = _GROUPS
-"""Statistics are further measures, NaN where undefined: first those that single replicates give and that are averaged,
-then those that follow from other measures."""
+"""Statistics are further measures, NaN where undefined: first averages over single replicates, then functions of other
+measures."""
 OCCASIONAL = ("regret",)
 """Measures of ensembles that are left out of results if no cell has them."""
 _BY_QUERY = {
@@ -214,11 +214,11 @@ VARIABLES: dict[str, Variable] = _AVERAGED | dict(ChainMap(*_COUNTS[::-1])) | _C
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",
 }  # fmt: skip
-"""Names that no factor or measure may have: those of results, and those to which xarray gives another meaning."""
+"""Names that no factor or measure may have: names in results, and names with another meaning in xarray."""
 
 _INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
-"""Variables that count the rows of each cell, by the dimension of details along which rows of all cells are joined."""
+"""Variables with the number of rows of each cell, by the dimension of details along which cells are joined."""
 DETAILS: dict[str, Variable] = {
     **{count: Variable(("cell",), "1", f"rows of the cell along {name}") for name, count in LENGTHS.items()},
     **_details_of(MEASURES | STATISTICS),
@@ -236,11 +236,11 @@ _COORDINATES = {
     "drawn": "replicate",
     "end": "end of an interval, or the truth",
 }
-"""Descriptions of coordinates that are no settings."""
+"""Descriptions of coordinates that are not settings."""
 
 
 def measures_of_functions(cells: Iterable[Cell], texts: Mapping[str, Any]) -> dict[str, Variable]:
-    """Return measures by functions of some cells, by name, with the descriptions of the design or of the catalogue."""
+    """Return measures by functions of cells, by name, described by the design or the catalogue."""
     named = sorted({name for cell in cells if cell.functions is not None for name in cell.statistics})
     own = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in texts.items()}
     unknown = {name: Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
@@ -268,7 +268,7 @@ def averaged_measures(results: "xr.Dataset") -> list[str]:
 
 def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> "xr.Dataset":
     """Return a data set of registered variables with their attributes; ValueError if shapes do not fit dimensions."""
-    # Imported here: it takes a third of a second, and checks of a design do without.
+    # Imported here: it takes a third of a second, and checks of a design do not need it.
     import xarray as xr
 
     own = stated_measures(attrs)
@@ -291,8 +291,8 @@ def described(results: "xr.Dataset") -> "xr.Dataset":
 
 
 def coordinates_of(cells: "xr.Dataset") -> list[dict[str, Any]]:
-    """Return the settings of each cell by name, as `level`, `selected` and `by_levels` take them."""
-    # Of variables: to make a labelled array of each coordinate takes ten times as long as the rest.
+    """Return the settings of each cell by name, for `level`, `selected` and `by_levels`."""
+    # Variables, as labelled arrays of all coordinates take ten times as long as the rest.
     columns = {str(name): cells.variables[name] for name in cells.coords if cells.variables[name].dims == ("cell",)}
     rows = zip(*(values.values.tolist() for values in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -1,1 +1,1 @@
-"""Dask, jobs and files: what is done and what is missing of a study."""
+"""Execution of studies: executors, files of batches and results, and the state of a run."""

@@ -1,4 +1,4 @@
-"""Executors by Dask: processes and GPUs of this machine, a scheduler that runs elsewhere, and Slurm jobs.
+"""Executors of Dask: processes and GPUs of this machine, a scheduler that already runs, and Slurm jobs.
 
 Anyone who reaches a scheduler or worker of Dask can run code as its user.  Therefore all processes started here
 communicate by TLS with certificates of this run, serve no web pages, and import nothing from the current folder.
@@ -53,11 +53,11 @@ class _Private:
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Dask makes it the first place to look for modules.
+        # Dask adds this folder to the path of modules.
         sys.path[:] = [entry for entry in sys.path if entry != self.local_directory]
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Do nothing: Dask opens a web server on all interfaces whether or not a dashboard is wanted."""
+        """Do nothing: Dask would open a web server on all interfaces, even without a dashboard."""
 
 
 class PagelessScheduler(_Private, Scheduler):
@@ -65,7 +65,7 @@ class PagelessScheduler(_Private, Scheduler):
 
 
 class PathlessNanny(_Private, Nanny):
-    """A nanny, which starts a worker process again if it dies."""
+    """A nanny, which restarts a worker process that dies."""
 
 
 class PagelessWorker(_Private, Worker):
@@ -73,28 +73,28 @@ class PagelessWorker(_Private, Worker):
 
 
 class FirmClient(Client):
-    """A client that does not reconnect to a lost scheduler, which may leave a TLS socket open (Python 3.11)."""
+    """A client that does not reconnect to a lost scheduler: reconnecting may leave a TLS socket open (Python 3.11)."""
 
     async def _reconnect(self) -> None:
-        """Cancel all futures, where Dask would try to reconnect."""
+        """Cancel all futures instead of reconnecting."""
         self._handle_cancelled_keys(list(self.futures), reason="scheduler-connection-lost")
         self.scheduler_comm = None
 
 
 class DaskExecutor(Executor):
-    """An executor by a client of Dask; ``without_workers`` is called if there are none for long."""
+    """An executor of a Dask client; ``without_workers`` is called after `WORKER_SECONDS` without workers."""
 
     def __init__(self, client: Any, device: str = "cpu", without_workers: Callable[[], None] | None = None) -> None:
         super().__init__(client, 0)
         self.device, self._client, self._address = device, client, client.scheduler.address
         self._without_workers = without_workers or partial(_no_workers, self._address)
         self._counted, self._last_seen = -math.inf, time.monotonic()
-        self._unlike: set[str] = set()
-        self._alike: list[str] | None = None
+        self._excluded: set[str] = set()  # addresses of workers
+        self._allowed: list[str] | None = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Return the future of a call."""
-        task = self._client.submit(function, *arguments, pure=False, workers=self._alike)
+        task = self._client.submit(function, *arguments, pure=False, workers=self._allowed)
 
         async def outcome() -> Any:
             return await task
@@ -109,17 +109,17 @@ class DaskExecutor(Executor):
                 threads = self._client.nthreads()
             except OSError:  # also of a closed connection, or one that was not accepted in time
                 raise self._lost() from None
-            mine = {address: count for address, count in threads.items() if address not in self._unlike}
-            self._alike = sorted(mine) if self._unlike and mine else self._alike
+            mine = {address: count for address, count in threads.items() if address not in self._excluded}
+            self._allowed = sorted(mine) if self._excluded and mine else self._allowed
             self._count, self._counted = sum(mine.values()), time.monotonic()
         return self._count
 
     def memory(self) -> float:
-        """Return the bytes that workers may allocate together, if all have the limit of the smallest."""
+        """Return the bytes that all workers may allocate together, at the smallest limit of any worker."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
-        here = [available()] if all(each["host"] == "127.0.0.1" for each in workers) else []
-        return min([*here, *(limit * self.workers() for limit in limits)], default=math.inf)
+        local = [available()] if all(each["host"] == "127.0.0.1" for each in workers) else []
+        return min([*local, *(limit * self.workers() for limit in limits)], default=math.inf)
 
     def result(self, future: Future) -> Any:
         """Return the result of a call that has ended; UserError if its workers died or the scheduler is lost."""
@@ -128,8 +128,8 @@ class DaskExecutor(Executor):
             return future.result()
         except KilledWorker:
             remedy = "start fewer workers, give them more memory or lower batch_size, and run again: finished batches"
-            said = "workers died, several in a row, while they computed one batch (out of memory?)"
-            raise UserError(f"{said}; {remedy} are stored") from None
+            fault = "workers died, several in a row, while they computed one batch (out of memory?)"
+            raise UserError(f"{fault}; {remedy} are stored") from None
         except (CancelledError, CommClosedError):
             raise self._lost() from None
 
@@ -138,7 +138,7 @@ class DaskExecutor(Executor):
         return UserError(f"executor = {self._address!r}: the Dask scheduler is lost; {remedy}")
 
     def wait_for_workers(self) -> None:
-        """Raise UserError if there have been no workers for long and none are expected."""
+        """Raise UserError after `WORKER_SECONDS` without workers, unless jobs wait in the queue."""
         if self.workers():
             self._last_seen = time.monotonic()
         elif time.monotonic() - self._last_seen > WORKER_SECONDS:
@@ -146,25 +146,25 @@ class DaskExecutor(Executor):
             self._last_seen = time.monotonic()
 
     def set_aside(self, worker: Any) -> None:
-        """Use a worker of another engine no more, and add a line to ``notes``; UserError if no worker is left."""
-        said = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
-        if worker.address not in self._unlike:
-            self._unlike.add(worker.address)
+        """Stop using a worker of another engine, and add a line to ``notes``; UserError if no worker is left."""
+        fault = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
+        if worker.address not in self._excluded:
+            self._excluded.add(worker.address)
             self._counted = -math.inf
-            self.notes.append(f"{said} and computed nothing; {ONE_ENGINE}")
+            self.notes.append(f"{fault} and computed nothing; {ONE_ENGINE}")
         if not self.workers():
-            raise UserError(f"{said}, and no other worker is left; {ONE_ENGINE}")
+            raise UserError(f"{fault}, and no other worker is left; {ONE_ENGINE}")
 
 
 def _no_workers(address: str) -> None:
-    said = f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s"
-    raise UserError(f"{said}; start some (dask worker {address}), and run again: finished batches are stored")
+    fault = f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s"
+    raise UserError(f"{fault}; start some (dask worker {address}), and run again: finished batches are stored")
 
 
 def dask_executor(
     executor: str | Jobs, workers: int | None, claim: Callable[[float, int], None]
 ) -> contextlib.AbstractContextManager[DaskExecutor]:
-    """Return the context manager of an executor by word, address or jobs; jobs call ``claim`` before they exist."""
+    """Return the context manager of an executor of Dask; Slurm jobs call ``claim`` before they are submitted."""
     if isinstance(executor, Jobs):
         return job_cluster(executor, claim)
     if executor == "processes":
@@ -189,24 +189,24 @@ def local_cluster(
     environments: dict[str, dict[str, str]], n_threads: int, device: str = "cpu"
 ) -> Iterator[DaskExecutor]:
     """Start a worker process on this machine for each name, with its own environment and this number of threads."""
-    place = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
+    local = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     worker = {
-        **place, "worker_class": PagelessWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
+        **local, "worker_class": PagelessWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
         "memory_limit": MEMORY_LIMIT // len(environments),
     }  # fmt: skip
     nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
-    scheduler = {"cls": PagelessScheduler, "options": {**place, "dashboard_address": None}}
-    env = mock.patch.dict(os.environ, CHILDREN)  # before Python starts a child of its own, for semaphores
+    scheduler = {"cls": PagelessScheduler, "options": {**local, "dashboard_address": None}}
+    env = mock.patch.dict(os.environ, CHILDREN)  # before Python starts its own process for semaphores
     config = {"distributed.nanny.pre-spawn-environ": CHILDREN}
     with env, tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config, temporary_directory=own):
-        cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
+        cluster = SpecCluster(nannies, scheduler, security=local["security"], silence_logs=logging.CRITICAL)
         with cluster, Client(cluster) as client:
             yield DaskExecutor(client, device)
 
 
 @contextlib.contextmanager
 def remote_cluster(address: str) -> Iterator[DaskExecutor]:
-    """Connect to a running scheduler that has a worker; on a network with the certificates of Dask's configuration."""
+    """Connect to a running scheduler with a worker; across a network by TLS with certificates from Dask's settings."""
     security = Security()
     if address.startswith("tls://"):
         own = security.get_tls_config_for_role("client")
@@ -214,8 +214,8 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
             remedy = "set distributed.comm.tls.ca-file and distributed.comm.tls.client.cert (and .key)"
             raise UserError(f"executor = {address!r}: certificates are missing; {remedy} in Dask's configuration")
     elif not re.fullmatch(_HERE, address):
-        said = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
-        raise UserError(f"{said}certificates in Dask's configuration, or give simstudy.run a Client of your own")
+        fault = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
+        raise UserError(f"{fault}certificates in Dask's configuration, or give simstudy.run a Client of your own")
     # A lost scheduler is reported once, by the UserError.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -236,7 +236,7 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
 
 @contextlib.contextmanager
 def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[DaskExecutor]:
-    """Keep Slurm jobs running; UserError if none is left."""
+    """Submit Slurm jobs and replace lost ones; UserError if no job is left."""
     kind, job, options = _slurm(jobs)
     if shutil.which(kind.job_cls.submit_command) is None:
         remedy = "submit from a login node of the cluster, or run --share in jobs of your own"
@@ -258,8 +258,8 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
         if not job.accepted:
             reason = "; ".join(line.strip() for line in job.refusal.splitlines() if line.strip())
             raise UserError(f"slurm refuses the job: {reason}; mend jobqueue.slurm in the configuration of Dask")
-        # `scale` would not replace lost jobs.  The number is fixed: few tasks are submitted at a time, from which the
-        # scheduler would infer that few workers are needed.
+        # `scale` would not replace lost jobs.  The number of jobs is fixed: only few tasks are submitted at once, from
+        # which the scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.n_jobs, maximum_jobs=jobs.n_jobs, interval="1s")
         yield DaskExecutor(client, without_workers=lambda: _require_live(jobs, cluster))
 
@@ -268,7 +268,7 @@ def job_script(jobs: Jobs) -> str:
     """Return the script of a job, with placeholders for the scheduler's address, the worker's name and the key file."""
     _, job, options = _slurm(jobs)
     options["security"] = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
-    with Folder(jobs.folder).reporting("logs", "written"):  # a folder that Dask makes
+    with Folder(jobs.folder).reporting("logs", "written"):  # Dask makes this folder
         return str(job("tls://SCHEDULER", name="WORKER", protocol="tls://", **options).job_script())
 
 
@@ -285,9 +285,9 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
     }
     names = *checks, "local-directory", "job-script-prologue", "worker-extra-args"
     stated = {name: dask.config.get(f"jobqueue.slurm.{name}") for name in names}
-    for name, (sound, wanted) in checks.items():
+    for name, (valid, wanted) in checks.items():
         with contextlib.suppress(ValueError, TypeError, AttributeError):
-            if stated[name] is None or sound(stated[name]):
+            if stated[name] is None or valid(stated[name]):
                 continue
         raise UserError(f"jobqueue.slurm.{name} = {stated[name]!r} in the configuration of Dask: give {wanted}")
     if re.search(r"[^\w@+=:,./-]", str(jobs.folder)):  # sbatch and shells would read it differently
@@ -296,7 +296,7 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
         f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
         *(f"export {name}={value}" for name, value in CHILDREN.items()),
         *(stated["job-script-prologue"] or ()),
-        # A new folder that only the user can enter.
+        # A new folder that only the user can read.
         f'scratch=$(mktemp -d "{stated["local-directory"] or "${TMPDIR:-/tmp}"}/simstudy-XXXXXXXXXX") || exit 1',
         "trap 'rm -rf \"$scratch\"' EXIT",
     ]
@@ -316,7 +316,7 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def _patient(job_class: Any) -> Any:
-    """Return a class of jobs that are submitted again if the batch system fails after it accepted the first."""
+    """Return a class of jobs that submits a job again if the batch system fails after it accepted one."""
 
     class PatientJob(job_class):
         accepted = False
@@ -356,10 +356,10 @@ def _shared_by_all(file: str) -> Security:
 
 
 def _require_live(jobs: Jobs, cluster: Any) -> None:
-    """Raise UserError if Slurm knows none of the jobs any more; jobs may wait in the queue for days."""
+    """Raise UserError if Slurm no longer knows any of the jobs; jobs may wait in the queue for days."""
     numbers = ",".join(job.job_id for job in cluster.workers.values() if job.job_id)
     command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if cluster.workers and not asked.stdout.strip() and (not asked.returncode or "Invalid job id" in asked.stderr):
-        said = f"slurm jobs {numbers}: ended without becoming workers; {jobs.folder / 'logs'} has their logs; mend "
-        raise UserError(f"{said}jobqueue.slurm in the configuration of Dask, and submit again: batches are stored")
+        fault = f"slurm jobs {numbers}: ended without becoming workers; {jobs.folder / 'logs'} has their logs; mend "
+        raise UserError(f"{fault}jobqueue.slurm in the configuration of Dask, and submit again: batches are stored")

@@ -1,4 +1,4 @@
-"""Executors of batches, from threads to cluster jobs; one loop that runs batches on any of them; time and memory."""
+"""Executors of batches, from threads to cluster jobs; the loop that runs batches on them; their time and memory."""
 
 import concurrent.futures
 import contextlib
@@ -43,7 +43,7 @@ TASKS_PER_THREAD, AHEAD = 3, 1 << 14
 TURN_SECONDS, WAIT_SECONDS = 0.5, 1.0
 """Processor time of the tasks in one call; time without an outcome after which workers are counted."""
 CELLS_PER_TASK = 8
-"""Cells that one task evaluates on shared data; more would save little time and make tasks long."""
+"""Largest number of cells that one task evaluates on shared data; more would save little time."""
 
 
 def _groups() -> Iterator[Path]:
@@ -55,7 +55,7 @@ def _groups() -> Iterator[Path]:
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use, which a batch system or a container may limit."""
+    """Return the number of cores that this process may use, within limits of a batch system or container."""
     found = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for group, names in product(_groups(), _QUOTAS):
         with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max", or negative
@@ -65,7 +65,7 @@ def cores() -> int:
 
 
 def available() -> int:
-    """Return the bytes that this process may still allocate, by machine, control groups and address space."""
+    """Return the bytes that this process may still allocate, limited by machine, control groups and address space."""
     free = [psutil.virtual_memory().available]
     if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         free.append(limit - psutil.Process().memory_info().vms)
@@ -84,13 +84,13 @@ def batch_bytes(cell: Cell) -> float:
     copies = {"identity": 1, "equicorrelated": 3}.get(getattr(cell.data.key_distribution, "structure", ""), 2)
     numbers = cell.data.n_keys * (copies * cell.data.n_features + cell.heads.n_heads * cell.heads.head_dim + 2)
     count = max(1, min(cell.simulation.batch_size // N_BLOCKS, PIECE_BYTES // replicate_bytes(cell)))
-    # The allocator keeps a third; 10 MiB are common to all.  The memory of the user's functions is unknown.
+    # The allocator holds a third more; 10 MiB are common to all batches.  The memory of a user's functions is unknown.
     held = count * numbers * (4 if cell.simulation.dtype == "float32" else 8) * 4 / 3 + (10 << 20)
     return sums + (held if cell.functions is None else 0)
 
 
 def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> None:
-    """Refuse a design whose simultaneous batches need more than the free bytes."""
+    """Raise a UserError if simultaneous batches need more than the free bytes."""
     largest = max(cells, key=lambda planned: batch_bytes(planned.cell))
     if (needed := batch_bytes(largest.cell)) * calls > free:
         smaller = "use fewer keys, features, heads or query points"
@@ -100,7 +100,7 @@ def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> Non
 
 
 class Executor:
-    """An executor of `concurrent.futures`, with the methods of all executors."""
+    """An executor of `concurrent.futures`; other executors have the same methods."""
 
     device = "cpu"
 
@@ -125,15 +125,15 @@ class Executor:
         return future.result()
 
     def wait_for_workers(self) -> None:
-        """Do nothing, or raise UserError if there have been no workers for long."""
+        """Do nothing; an executor of Dask raises UserError if it has had no workers for long."""
 
     def set_aside(self, worker: Any) -> None:
-        """Use a worker of another engine no more, and add a line to ``notes``; UserError if no worker is left."""
+        """Raise UserError for a worker of another engine; an executor of Dask continues with the other workers."""
         raise UserError(f"a worker on {worker.host} would give other bits (engine {worker.engine}); {ONE_ENGINE}")
 
 
 class Threads(Executor):
-    """Threads that end with their process; ``calling`` makes the calls, possibly in other processes."""
+    """Threads that end with their process; ``calling`` executes each call, possibly in another process."""
 
     def __init__(self, pool: ThreadPool, count: int, calling: Callable[..., Any] = operator.call) -> None:
         super().__init__(pool, count)
@@ -160,7 +160,7 @@ class Jobs(NamedTuple):
 def open_executor(
     executor: Any, workers: int | None = None, claim: Callable[[float, int], None] = lambda *_: None
 ) -> Iterator[Executor]:
-    """Open an executor; ``claim`` gets its memory and workers, and locks the folder before a job or key is made."""
+    """Open an executor; ``claim`` is called with its memory and workers, before jobs are submitted."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
         raise UserError(f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all")
     count = workers or cores()
@@ -225,7 +225,7 @@ class Outcome(NamedTuple):
 
 
 class OtherEngine(NamedTuple):
-    """A worker whose engine is another, so that it computed nothing."""
+    """A worker of another engine, which therefore computed nothing."""
 
     engine: str
     host: str
@@ -234,19 +234,19 @@ class OtherEngine(NamedTuple):
 
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | OtherEngine:
     """Return the outcomes of tasks on this worker, or `OtherEngine` if its engine is not the one wanted."""
-    if (here := engine(device)) != wanted:
+    if (own := engine(device)) != wanted:
         dask = sys.modules.get("distributed")
-        return OtherEngine(here, platform.node(), dask.get_worker().address if dask else "")
+        return OtherEngine(own, platform.node(), dask.get_worker().address if dask else "")
     threadpool_limits(1)  # for the lifetime of the worker
     outcomes = []
-    for (cells, _), alike in groupby(enumerate(tasks), lambda pair: (pair[1].cells, pair[1].batch - pair[0])):
-        numbers, step = [task.batch for _, task in alike], min(draws_at_once(cell, device) for cell in cells)
-        for some in (numbers[place : place + step] for place in range(0, len(numbers), step)):
+    for (cells, _), consecutive in groupby(enumerate(tasks), lambda pair: (pair[1].cells, pair[1].batch - pair[0])):
+        numbers, step = [task.batch for _, task in consecutive], min(draws_at_once(cell, device) for cell in cells)
+        for run in (numbers[start : start + step] for start in range(0, len(numbers), step)):
             start = time.thread_time()
-            found = zip(cells, simulate_batch(cells, some[0], device, len(some)), strict=True)
+            found = zip(cells, simulate_batch(cells, run[0], device, len(run)), strict=True)
             # A draw of a population has small statistics, unless a control needs the moments of all draws.
-            made = [draws_of(cell, x, some[0]) if cell.population and not cell.controlled else [x] for cell, x in found]
-            used = _process(), (time.thread_time() - start) / len(some), _peak_MiB()
+            made = [draws_of(cell, x, run[0]) if cell.population and not cell.controlled else [x] for cell, x in found]
+            used = _process(), (time.thread_time() - start) / len(run), _peak_MiB()
             outcomes += [Outcome(list(batches), *used) for batches in zip(*made, strict=True)]
     return outcomes
 
@@ -258,7 +258,7 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
     seconds = TURN_SECONDS
 
     def supply() -> None:
-        """Submit calls of about equal duration, by the time of the last one, and at least one for each worker."""
+        """Submit calls of about equal duration, judged by the last call, and at least one for each worker."""
         places = TASKS_PER_THREAD * max(1, executor.workers())
         while streams and len(waiting) < AHEAD:
             if task := next(streams[0], None):
@@ -288,14 +288,14 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
 
 
 class Meter:
-    """Time and memory of a run, counted from when the meter is made."""
+    """Time and memory of a run since the meter was made."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self._elsewhere = self._peak = 0.0
 
     def add(self, outcome: Outcome) -> None:
-        """Add an outcome; tasks of this process are counted anyway."""
+        """Add an outcome of another process; time and memory of this process are measured in `read`."""
         if outcome.process != _process():
             self._elsewhere += outcome.cpu_seconds
             self._peak = max(outcome.peak_MiB, self._peak)

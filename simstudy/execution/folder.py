@@ -1,7 +1,7 @@
-"""Access to folders of studies, only here: their contents are data, and links in them are never followed.
+"""All access to folders of studies: their contents are data, and links in them are never followed.
 
 A folder is opened anew for each operation, from the path that the user named, which may contain links.  Names below it
-are opened by the descriptor of the folder above, and none may be a link, so that no check can be circumvented later.
+are opened by the descriptor of the folder above, and none may be a link, so that no change after a check has effect.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from simstudy.errors import UserError
 
 ASIDE = ".partial"
 """Folder of incomplete files, and of files that only the holder of the lock needs."""
-_HELD = "figures", ASIDE, "logs", "replays", "batches"
+_CHECKED = "figures", ASIDE, "logs", "replays", "batches"
 """Folders of a study that are searched for links before anything is computed."""
 _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
 """The only files that the program deletes."""
@@ -45,7 +45,7 @@ class Held(UserError):
 
 
 def due(began: float, seconds: float, share: float = 0.02) -> float:
-    """Return the time to repeat what began then: after these seconds, or later, so that it takes at most this share."""
+    """Return the time at which to repeat an action: after ``seconds``, or later to take at most this share of time."""
     ended = time.monotonic()
     return ended + max(seconds, (ended - began) / share)
 
@@ -104,23 +104,23 @@ class Folder:
         aside = uuid.uuid4().hex
         with (
             self.reporting(name, "written"),
-            self._above(f"{ASIDE}/{aside}", make=True) as (beside, _),
+            self._above(f"{ASIDE}/{aside}", make=True) as (partial, _),
             self._above(name, make=True) as (folder, last),
         ):
             self._require_ours(name, folder, last)
             try:
-                opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=beside)
+                opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=partial)
                 with open(opened, "wb") as file:
                     file.writelines([content] if isinstance(content, bytes) else content)
                     file.flush()
                     if flush:
                         os.fsync(opened)
-                os.rename(aside, last, src_dir_fd=beside, dst_dir_fd=folder)
+                os.rename(aside, last, src_dir_fd=partial, dst_dir_fd=folder)
                 if flush:
                     _flush(folder)
             finally:
                 with contextlib.suppress(OSError):
-                    os.unlink(aside, dir_fd=beside)
+                    os.unlink(aside, dir_fd=partial)
         return self.path / name
 
     def delete(self, name: str) -> None:
@@ -145,7 +145,7 @@ class Folder:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise Held(f"{self.path}: in use") from None
-                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also in children that were forked meanwhile
+                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also in processes forked meanwhile
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:
@@ -155,32 +155,32 @@ class Folder:
                     os.ftruncate(opened, 0)
 
     def require_ours(self) -> None:
-        """Refuse links, pipes and files of other users in folders to which the program writes."""
-        for folder in (self, *map(self.at, _HELD)):
+        """Raise a UserError for links, pipes and files of other users in folders to which the program writes."""
+        for folder in (self, *map(self.at, _CHECKED)):
             with folder.reporting(), contextlib.suppress(*_ABSENT), folder._above() as (opened, _):
                 for entry in sorted(os.listdir(opened)):
                     folder._require_ours(entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
-    def reporting(self, name: str = "", what: str = "read") -> Iterator[None]:
-        """Turn errors of the system into a UserError that names the file and a remedy."""
+    def reporting(self, name: str = "", action: str = "read") -> Iterator[None]:
+        """Replace an error of the system by a UserError with the file and a remedy."""
         try:
             yield
         except (OSError, ValueError) as error:
-            if what == "read" and isinstance(error, _ABSENT):
+            if action == "read" and isinstance(error, _ABSENT):
                 raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
-            wrong = "free space, mend permissions or name another folder"
-            usual = wrong if what == "written" else "mend the disk or its permissions"
+            to_write = "free space, mend permissions or name another folder"
+            usual = to_write if action == "written" else "check the disk and its permissions"
             remedy = _REMEDIES.get(getattr(error, "errno", 0) or 0, usual)
             reason = getattr(error, "strerror", None) or error
-            raise UserError(f"{self.path / name}: cannot be {what} ({reason}); {remedy}, and run again") from error
+            raise UserError(f"{self.path / name}: cannot be {action} ({reason}); {remedy}, and run again") from error
 
     def _require_ours(self, name: str, folder: int, at: str | int, folders: bool = False, writes: bool = True) -> None:
-        """Refuse a file that is not regular or, to be written, belongs neither to us nor to the folder's owner."""
+        """Raise a UserError for a file that is not regular, or is to be written but belongs to another user."""
         with contextlib.suppress(FileNotFoundError):
             found = os.fstat(at) if isinstance(at, int) else os.stat(at, dir_fd=folder, follow_symlinks=False)
             if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
-                raise _in_the_way(self.path / name, found.st_mode)
+                raise _wrong_kind(self.path / name, found.st_mode)
             if writes and found.st_uid not in (os.geteuid(), os.fstat(folder).st_uid):
                 raise UserError(f"{self.path / name}: belongs to another user; move it, or name another folder")
 
@@ -221,7 +221,7 @@ class Folder:
                     if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                         raise
                     found = os.stat(each, dir_fd=above, follow_symlinks=False)
-                    raise _in_the_way(path, found.st_mode, "folder") from None
+                    raise _wrong_kind(path, found.st_mode, "folder") from None
                 held.callback(os.close, opened)
             yield opened, last
 
@@ -235,7 +235,7 @@ def _flush(opened: int) -> None:
             raise
 
 
-def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
+def _wrong_kind(path: Path, mode: int, wanted: str = "file") -> UserError:
     kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFREG: "file"}
     found = kinds.get(stat.S_IFMT(mode), "device or socket")
     remedy = "move it; only the folder that --output or the command names may be a link"

@@ -1,4 +1,4 @@
-"""Provenance of results (code, libraries, machine), and the status of cells that a run last wrote."""
+"""Provenance of results (code, libraries, machine), and the last written status of cells."""
 
 import functools
 import hashlib
@@ -45,7 +45,7 @@ def identity_of(cell: Cell, device: str = "cpu") -> str:
 @functools.cache
 def engine(device: str = "cpu") -> str:
     """Return a digest of code, libraries and processor that compute batches on a device, as 16 hexadecimal digits."""
-    # Imported here, as it compiles, which digests of sources do not need.
+    # Imported here, as the import compiles code that digests of sources do not need.
     from simstudy.kernels.devices import gpu_name
     from simstudy.kernels.settings import processor
 
@@ -53,16 +53,16 @@ def engine(device: str = "cpu") -> str:
     for path in sorted(sources()):
         digest.update(hashlib.sha256(path.read_bytes()).digest() + path.relative_to(PACKAGE).as_posix().encode())
     libraries = [f"{name}={importlib.metadata.version(name)}" for name in NUMERIC_LIBRARIES]
-    # Of NumPy's own library of linear algebra only, as others may be loaded or not.
+    # Only NumPy's own library of linear algebra, as others may or may not be loaded.
     architectures = [lib.get("architecture") for lib in threadpool_info() if lib["filepath"].startswith(np.__path__[0])]
-    values, instructions = probed(), np.lib.introspect.opt_func_info()
+    values, instructions = probe(), np.lib.introspect.opt_func_info()
     # Type and features of the processor, and the GPU with its compiler, may change last bits.
     hardware = processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
     digest.update(repr((libraries, architectures, instructions, hardware)).encode() + values)
     return digest.hexdigest()
 
 
-def probed() -> bytes:
+def probe() -> bytes:
     """Return a digest of values of elementary functions and of a product, whose last bits depend on the code that runs.
 
     The functions are those of the C library, which Python, kernels and SciPy call, of NumPy, and of SciPy.
@@ -92,7 +92,7 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
 
 
 def origin_of(design: Design) -> str:
-    """Return a digest of all that results depend on except batches: design and its files, code, installation."""
+    """Return a digest of all that determines results except batches: design and its files, code, installation."""
     # Without the engine, which needs compiled code and depends on these sources.
     read = contents(planned.cell for planned in design.cells), installation()
     decide = "NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES"  # last bits
@@ -122,7 +122,7 @@ def installation(device: str = "cpu") -> dict[str, Any]:
     }
 
 
-# Looked up once, as a process runs what it has imported even if that is changed meanwhile.
+# Cached: a process runs the modules that it has imported, even if their files change.
 @functools.cache
 def _version(name: str) -> str:
     try:
@@ -155,7 +155,7 @@ class CellStatus(Record):
     defined: bool = False  # There are estimates
     failed: int = 0  # Replicates without a defined estimate
     first_failed: int | None = None
-    measure: str | None = None  # Whose Monte Carlo error is furthest from the one wanted; None before a look
+    measure: str | None = None  # With the Monte Carlo error that is furthest from its target; None before a look
     mcse: float | None = None
     wanted: float | None = None
 
@@ -166,7 +166,7 @@ class Status(Record):
     origin: str  # Digest of design, code and installation; empty if batches were only counted
     as_of: Instant  # Time of writing
     seconds_left: FiniteFloat | None = None  # Expected remaining time of the run; None if unknown
-    cells: tuple[CellStatus, ...]  # Each cell
+    cells: tuple[CellStatus, ...]
     results: str = ""  # Digest of batches and results; empty before results are written
 
     @property
@@ -185,15 +185,15 @@ def read_status(design: Design, store: Store) -> Status | None:
         return None
     now = [store.stored(cell.identity).count(cell.target) for cell in status.cells]
     cells = tuple(cell.model_copy(update={"stored": n}) for cell, n in zip(status.cells, now, strict=True))
-    gone = any(n < cell.stored for cell, n in zip(status.cells, now, strict=True))
-    return None if gone else status.model_copy(update={"cells": cells})
+    lost = any(n < cell.stored for cell, n in zip(status.cells, now, strict=True))
+    return None if lost else status.model_copy(update={"cells": cells})
 
 
 def counted(design: Design, store: Store) -> Status:
     """Return a status with the numbers of stored batches, without evaluating them."""
     cells = []
     for cell in (planned.cell for planned in design.cells):
-        # If the first run chooses the batch size by a pilot: the size of which batches are stored.
+        # If a pilot of the first run chooses the batch size, it is the size of the stored batches.
         sizes = [{}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
         sized = [cell.with_simulation(**size, **way) for size in sizes for way in ({}, {"control": "none"})]
         rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
@@ -203,6 +203,6 @@ def counted(design: Design, store: Store) -> Status:
 
 
 def is_done(status: Status, store: Store, device: str) -> bool:
-    """Return true if a run would only write the results that are there already."""
+    """Return true if a run would only write the same results again."""
     finished = status.results != "" and all(cell.finished and not cell.cut for cell in status.cells)
     return finished and store.is_whole() and status.results == store.digest(device)

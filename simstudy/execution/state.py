@@ -1,4 +1,4 @@
-"""State of a run: which batches are done, which are wanted next, and the measures of each cell so far."""
+"""State of a run: batches that are done, batches that are wanted, and the measures of each cell so far."""
 
 import json
 import math
@@ -28,10 +28,10 @@ from simstudy.replicates.population import measured
 
 PIECE = 64
 """Batches of a cell that are held in memory at once, or more if a block consists of more."""
-TELL_SECONDS = 1.0
+STATUS_SECONDS = 1.0
 """Seconds between writes of the status of a run."""
 LARGE, CHEAP = 1 << 18, 1000.0
-"""Bytes of moments that are always kept; cost per byte below which more are computed again (half a second a MB)."""
+"""Bytes of moments that are always kept; cost per byte below which larger moments are computed again (0.5 s a MB)."""
 
 
 @dataclass
@@ -60,16 +60,16 @@ class CellProgress:
         return self.done == self.target
 
     def count_missing(self) -> None:
-        """Count batches that are wanted and not stored; none once they were evaluated, as moments need not be kept."""
+        """Count wanted batches that are not stored; 0 for a finished cell, whose moments need not be kept."""
         self.missing = 0 if self.finished else self.target - sum(batch < self.target for batch in self.stored)
 
     def missing_after(self, count: int) -> int:
-        """Return the number of the missing batch that follows ``count`` others; the target if there are fewer."""
+        """Return the number of the missing batch after ``count`` other missing ones; the target if there are fewer."""
         return next(islice((n for n in range(self.target) if n not in self.stored), count, None), self.target)
 
     @property
     def expected(self) -> int:
-        """Total number of batches that the precision will need, as estimated at the last look."""
+        """Total number of batches that the target precision will need, estimated at the last look."""
         least = max(self.target, self.first)
         if self.performance is None:
             return least
@@ -82,7 +82,7 @@ class CellProgress:
 
     @property
     def reached(self) -> bool:
-        """True if the target precision is reached and no budget stopped the cell before."""
+        """True if the target precision is reached and the time limit did not stop the cell before."""
         return not self.cut and self.shortfall is not None and self.shortfall.ratio <= 1.0
 
     @property
@@ -102,7 +102,7 @@ class CellProgress:
 
 
 class GridPlan(NamedTuple):
-    """Work of one grid: final replicates and bytes, and batches and processor seconds still to be computed."""
+    """Work of one grid: total replicates and bytes, and remaining batches and processor seconds."""
 
     grid: str
     cells: int
@@ -113,7 +113,7 @@ class GridPlan(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Prediction for the rest of a study; the peak of memory is that of the largest process."""
+    """Prediction for the rest of a study; peak memory is that of the largest process."""
 
     grids: list[GridPlan]
     workers: int
@@ -127,8 +127,8 @@ class Plan(NamedTuple):
 class RunState:
     """Progress of all cells of a design, updated as batches arrive.
 
-    ``rule`` returns the number of batches that claims want of each cell, once no cell wants a batch for its precision.
-    ``control`` returns the performance of a cell with smaller errors.
+    ``rule`` returns the number of batches of each cell that claims want, once no cell wants a batch for its precision.
+    ``control`` returns the performance of a cell with reduced errors.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class RunState:
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
 
     def run(self, executor: Executor, *observers: Callable[[Self], Any]) -> None:
-        """Compute until no batch is wanted or the budget is spent; observers are called first and after each task."""
+        """Compute until no batch is wanted or time is up; observers are called at the start and after each task."""
         streams = deque([self.first_tasks()])
         for observer in observers:
             observer(self)
@@ -191,7 +191,7 @@ class RunState:
         planned: dict[str, int] = defaultdict(int)
         if tasks:
             self.write_status()
-        self.cut()  # which evaluates all cells
+        self.cut()  # evaluates all cells
         for progress in self.cells:
             cell, n = progress.planned.cell, progress.expected
             drawn = 0 if cell.controlled else DRAWN
@@ -199,18 +199,18 @@ class RunState:
             size, first = 0 if progress.identity in planned else size, planned[progress.identity]
             last = planned[progress.identity] = max(first, n) if progress.cut else first
             missing = last - first - sum(first <= batch < last for batch in progress.stored)
-            # The first batch on a worker waits for the compiler: the median does not.
+            # The first batch of a worker includes compilation, which the median leaves out.
             left = missing * float(np.median(seconds.get(progress.identity, 0.0)))
             rows[progress.planned.grid].append((1, n * progress.batch_size, size, missing, left))
         grids = [GridPlan(grid, *map(sum, zip(*each, strict=True))) for grid, each in rows.items()]
         return Plan(grids, min(executor.workers(), cores()), self._meter.read()["peak_memory_MiB"])
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
-        """Evaluate what is stored and return the first tasks, for at most ``most`` missing batches of each cell."""
+        """Evaluate stored batches; return tasks for at most ``most`` missing batches of each cell."""
         for progress in self.cells:
             self._advance(progress)
         self._apply_stopping_rule()
-        self._found = self.standing[0]
+        self._found = self.work[0]
         return self._tasks(self.cells, most)
 
     def record(self, task: Task, outcome: Outcome) -> Iterator[Task]:
@@ -231,7 +231,7 @@ class RunState:
         return self._tasks([*touched, *self._apply_stopping_rule()])
 
     @property
-    def standing(self) -> tuple[float, float, int]:
+    def work(self) -> tuple[float, float, int]:
         """Work done and expected, as estimated at the last looks, and the number of finished cells."""
         done = sum((each.target - each.missing) * each.cost for each in self.cells)
         expected = sum(each.expected * each.cost for each in self.cells)
@@ -248,7 +248,7 @@ class RunState:
 
     def write_status(self, device: str = "") -> Status:
         """Write and return the status of all cells; with a device also the digest of the written results."""
-        (done, expected, *_), left = self.standing, None
+        (done, expected, *_), left = self.work, None
         if self.work_known and done > self._found:
             left = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
         cells = tuple(progress.status for progress in self.cells)
@@ -257,11 +257,11 @@ class RunState:
         self._store.files.write(STATUS_FILE, status.model_dump_json().encode(), flush=False)
         return status
 
-    def tell(self) -> None:
+    def write_status_if_due(self) -> None:
         """Write the status if it is due."""
         if (began := time.monotonic()) >= self._due:
             self.write_status()
-            self._due = due(began, TELL_SECONDS)
+            self._due = due(began, STATUS_SECONDS)
 
     def _advance(self, progress: CellProgress) -> None:
         """Evaluate a cell as long as all batches for its next look are stored."""
@@ -270,7 +270,7 @@ class RunState:
             self._look(progress)
 
     def cut(self) -> None:
-        """Want no more batches: unfinished cells stop at the batches stored without a gap."""
+        """Stop all unfinished cells at the batches that are stored without a gap."""
         for progress in self.cells:
             progress.cut = not progress.finished
             while not progress.finished:
@@ -282,7 +282,7 @@ class RunState:
             progress.missing = 0
 
     def _apply_stopping_rule(self) -> list[CellProgress]:
-        """Ask the rule if no cell wants more; return the cells of which it wants more."""
+        """Apply the rule once no cell wants a batch; return the cells of which it wants more."""
         raised: list[CellProgress] = []
         while self._rule is not None and all(progress.finished for progress in self.cells):
             wanted = self._rule(self.cells)
@@ -296,7 +296,7 @@ class RunState:
         return raised
 
     def _read(self, progress: CellProgress, count: int) -> tuple[list[Any], set[int]]:
-        """Return the first batches folded, or one by one for a population; and the numbers of damaged ones."""
+        """Return the first batches, folded or one by one for a population, and the numbers of damaged batches."""
         cell, identity = progress.planned.cell, progress.identity
         halvings = 0 if cell.population else halvings_of(count)
         folded = self._store.stored(identity).get("folded")
@@ -328,8 +328,8 @@ class RunState:
             return False
         progress.done = progress.target
         progress.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
-        # With too few defined estimates there is no Monte Carlo error, and more replicates would hardly help: the cell
-        # stops, and its failures are counted.
+        # Without a Monte Carlo error, for lack of defined estimates, more replicates would hardly help: the cell stops,
+        # and its failures are counted.
         planned = progress.planned
         performance = measured(planned.cell, whole, block_lengths(progress.done), by_query=planned.by_query)
         progress.performance = performance and self._control(planned.cell, performance.with_events(planned.counted))
@@ -346,27 +346,27 @@ class RunState:
             self._store.replace(made.keys(), chain.from_iterable(made.values()))
 
     def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
-        """Return the entries that replace those of a cell; None if they stay."""
+        """Return the entries that replace those of a cell; None if its entries stay."""
         first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
         if any(each.cut or not each.finished for each in sharers):
             return None
-        apart = cell.population or any(each.looks != first.looks for each in sharers)
-        halvings, n = 0 if apart else halvings_of(first.done), first.done
-        known = cell.estimator.learner.kind == "nadaraya_watson" and not (cell.controlled or apart)
-        alone = known and size_of(cell, n, halvings) > max(LARGE, cost(cell) * n / CHEAP)
-        alone = alone and all(each.performance for each in sharers)
-        if not (stored.numbers if alone else halvings or self._rule):
+        separate = cell.population or any(each.looks != first.looks for each in sharers)
+        halvings, n = 0 if separate else halvings_of(first.done), first.done
+        known = cell.estimator.learner.kind == "nadaraya_watson" and not (cell.controlled or separate)
+        as_measures = known and size_of(cell, n, halvings) > max(LARGE, cost(cell) * n / CHEAP)
+        as_measures = as_measures and all(each.performance for each in sharers)
+        if not (stored.numbers if as_measures else halvings or self._rule):
             return None
-        before = {} if alone else {name: [*each.looks] for name, each in self._store.summary(identity).items()}
+        before = {} if as_measures else {name: [*each.looks] for name, each in self._store.summary(identity).items()}
         if before == {each.name: each.looks for each in sharers}:
             return None
 
         def entries() -> Iterator[tuple[Entry, bytes]]:
-            rows = ((each, [*(each.performance or ()), each.failed] if alone else None) for each in sharers)
+            rows = ((each, [*(each.performance or ()), each.failed] if as_measures else None) for each in sharers)
             records = {each.name: {"looks": each.looks, "measures": measures} for each, measures in rows}
             summary = json.dumps(records, default=np.ndarray.tolist).encode()
-            yield entry_of(identity, 0, n * alone, 0, summary), summary
-            if alone:
+            yield entry_of(identity, 0, n * as_measures, 0, summary), summary
+            if as_measures:
                 return
             (moments, damaged), whole = self._read(first, n) if halvings else ([], {0}), 0
             if not damaged:
@@ -403,7 +403,7 @@ class RunState:
 
 
 def _kept(known: Finished, planned: PlannedCell) -> tuple[Performance, tuple[int, ...]] | None:
-    """Return performance and failures of a finished cell; None without, or if a measure is missing."""
+    """Return performance and failures of a finished cell; None if they are not stored or lack a measure."""
     if known.measures is None:
         return None
     found, failed = Performance._make(known.measures[:-1]), known.measures[-1]
@@ -415,31 +415,31 @@ def _kept(known: Finished, planned: PlannedCell) -> tuple[Performance, tuple[int
 
 
 def part_of(design: Design, share: str) -> Design:
-    """Return the design with the cells of a share such as "3/8"; there may be none if shares are more than cells.
+    """Return the design with the cells of a share such as "3/8", which may be none.
 
     Cells of one task stay together if there are at least as many tasks as shares.
     """
     number, total = map(int, match.groups()) if (match := re.fullmatch(r"(\d{1,9})/(\d{1,9})", share, re.A)) else (0, 0)
     if not 1 <= number <= total:
         raise UserError(f"share = {share!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
-    alike: dict[str, list[PlannedCell]] = defaultdict(list)
+    by_identity: dict[str, list[PlannedCell]] = defaultdict(list)
     for planned in design.cells:
-        alike[identity_of(planned.cell)].append(planned)
+        by_identity[identity_of(planned.cell)].append(planned)
     sharing: dict[Any, list[list[PlannedCell]]] = defaultdict(list)
-    for cells in alike.values():
+    for cells in by_identity.values():
         sharing[shares_data(cells[0].cell)].append(cells)
     starts = ((group, start) for group in sharing.values() for start in range(0, len(group), CELLS_PER_TASK))
     units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
     if len(units) < total:
-        units = list(alike.values())
+        units = list(by_identity.values())
     return design.model_copy(update={"cells": tuple(chain.from_iterable(units[number - 1 :: total]))})
 
 
 def require_same_engine(design: Design, store: Store) -> None:
-    """Refuse to compute a share if another has batches of another engine, which a run would compute again."""
+    """Raise a UserError if another share has batches of another engine, which a run would compute again."""
     own = {identity_of(planned.cell) for planned in design.cells}
     for name in filter(re.compile("[0-9]+-of-[0-9]+").fullmatch, store.files.at("batches").names()):
         if (found := index_of(store.files, [f"batches/{name}"])) and not own & found.keys():
-            said = f"computed for another design or by another engine than {engine()}"
+            fault = f"computed for another design or by another engine than {engine()}"
             remedy = "use nodes of one processor type and one installation, or move the file"
-            raise UserError(f"{store.folder / 'batches' / name}: {said}; {remedy}")
+            raise UserError(f"{store.folder / 'batches' / name}: {fault}; {remedy}")

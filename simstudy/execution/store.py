@@ -1,8 +1,8 @@
 """Batches and results on disk; `docs/results.md` describes the folder of a study.
 
 A file is written under another name and renamed, so that a killed process leaves the whole file or none.  Batches are
-appended instead, and flushed to disk every second: what a power failure destroys is computed again.  They are named by
-a digest of all that determines their contents.  Only writers hold a lock.
+appended instead, and flushed to disk every second: after a power failure lost batches are computed again.  They are
+named by a digest of everything that determines their contents.  Only writers hold a lock.
 
 A file of batches consists of entries with a head and a payload.  The head describes the payload, with its digest and a
 digest of the head itself, so that a flipped bit costs one entry.  An incomplete last entry, left by a killed process,
@@ -48,31 +48,31 @@ DIGEST_LENGTH = 64
 MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 """Largest record and largest file of results that are read; files are held in memory."""
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
-"""Seconds between flushes of batches to disk, which a power failure may cost; largest share of time for flushing."""
+"""Seconds between flushes of batches to disk; largest share of time for flushing."""
 DEFAULT_OUTPUT = Path("outputs")
 Instant = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # By `time.time`, up to the year 5138
 Named = Annotated[dict[str, Any], AfterValidator(lambda named: {k: np.array(v, float)[()] for k, v in named.items()})]
 Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, Named, tuple[int, ...]]
 LARGEST_SUM = 1e100
-"""Bound on sums of errors and of their products: larger than any design allows, with a square that is finite."""
+"""Bound on sums of errors and of their products: no design reaches it, and its square is finite."""
 MAGIC = b"\x93batch\r\n"
 _HEAD = struct.Struct("<8s10sHqqq16s8s")
 _CHUNK = 1 << 20
 FARTHEST = 1 << 30
 """Bytes that are searched for the next entry after a damaged head."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
-"""Lossless compression that every reader of netCDF 4 knows."""
-_WORTH_BYTES = 2048
-"""Size of arrays, in bytes, from which compression saves more than netCDF's record of chunks takes."""
+"""Lossless compression that all readers of netCDF 4 support."""
+_COMPRESSED_BYTES = 2048
+"""Size of arrays, in bytes, from which compression saves more than netCDF's index of chunks takes."""
 DRAWN = 40
-"""Value of ``halvings`` in entries with statistics of a draw of a population, not moments; others are smaller."""
+"""Value of ``halvings`` in entries with statistics of a draw of a population; moments have smaller ones."""
 
 
 class Entry(NamedTuple):
     """Description of an entry, with the file and place of its payload."""
 
     identity: str  # Of the cell, 20 hexadecimal digits
-    halvings: int  # How often pairs of blocks were added
+    halvings: int  # Number of times that pairs of blocks were added
     first: int  # Number of the first batch; of a summary, number of batches that are stored as measures
     n_batches: int  # Number of batches; 0 for a summary of the cell
     size: int  # Bytes of the payload
@@ -114,7 +114,7 @@ class Stored(dict[int | str, Entry]):
         return set().union(*(range(each.first, each.first + each.n_batches) for each in self.values()))
 
     def count(self, most: int = sys.maxsize) -> int:
-        """Return how many of the first ``most`` batches are stored, as moments or in measures."""
+        """Return the number of stored batches among the first ``most``, as moments or in measures."""
         in_measures = self["summary"].first if "summary" in self else 0
         return max(sum(number < most for number in self.numbers), min(most, in_measures))
 
@@ -210,7 +210,7 @@ def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
 
 
 class Owner(Record):
-    """The process that holds a lock, or held it when it was killed."""
+    """Process that holds a lock, or held it when it was killed."""
 
     pid: Annotated[int, Field(ge=1, lt=2**31)]
     host: str
@@ -224,7 +224,7 @@ class Owner(Record):
         if self.host != platform.node():
             return None
         try:
-            # A process that has got the number of a dead one is younger than the lock.
+            # A later process with the same number is younger than the lock.
             return psutil.Process(self.pid).create_time() < self.started + 1.0
         except psutil.Error:
             return False
@@ -257,7 +257,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of the files that are written, and remove incomplete files of a killed writer."""
+        """Hold the lock for writing, and remove incomplete files of a killed writer."""
         own = Owner(pid=os.getpid(), host=platform.node(), started=time.time())
         self.files.require_ours()
         with contextlib.ExitStack() as held:
@@ -332,13 +332,13 @@ class Store:
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
     def read_batches(self, identity: str, keys: Iterable[int | str], cell: Cell) -> dict[int | str, Any]:
-        """Return moments by key, the number of a batch or ``folded``, without missing, damaged and invalid ones."""
+        """Return moments by key, a number of a batch or ``folded``, without missing, damaged and invalid entries."""
         stored = self.stored(identity)
         found = payloads(self.files, (stored[key] for key in keys if key in stored))
         return {entry.key: moments for entry, payload in found if (moments := unpack(payload, entry, cell)) is not None}
 
     def summary(self, identity: str) -> dict[str, Finished]:
-        """Return records of finished cells by name; empty if there are none, or if they are damaged."""
+        """Return records of finished cells by name; empty if they are missing or damaged."""
         with contextlib.suppress(ValueError, TypeError, StopIteration, KeyError):
             return SUMMARY.validate_json(next(payloads(self.files, [self.stored(identity)["summary"]]))[1])
         return {}
@@ -359,7 +359,7 @@ class Store:
         return ""
 
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
-        """Replace all entries of some cells and write one file; the file of a share that runs now stays."""
+        """Replace all entries of some cells and write one file; files of shares that run now are kept."""
         self.flush()
         with contextlib.ExitStack() as held:
             taken = []
@@ -376,7 +376,7 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
         """Write labelled data as netCDF with a digest appended, and return the path."""
-        # Imported here and below, as it takes half a second, and batches need neither.
+        # Imported here and below, as the import takes half a second, and batches do not need it.
         import netCDF4
         import xarray as xr
         from xarray.backends import NetCDF4DataStore
@@ -384,7 +384,7 @@ class Store:
 
         tree = dataset if isinstance(dataset, xr.DataTree) else xr.DataTree(dataset)
         with NETCDF4_PYTHON_LOCK:
-            # In memory, so that a full disk raises the usual error.  Name and size have no effect but are required.
+            # In memory, so that a full disk raises the usual error.  Name and size are required and have no effect.
             target = netCDF4.Dataset("results.nc", "w", memory=1)
             # All variables are defined before any is written: each change between the two takes time for all variables.
             writes: list[tuple[Any, Any]] = []
@@ -394,7 +394,7 @@ class Store:
                 for variable in part.variables.values():
                     # Texts are stored as characters, as netCDF cannot compress texts of any length.
                     text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
-                    variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
+                    variable.encoding = _COMPRESSED | text if variable.nbytes >= _COMPRESSED_BYTES else text
                 # The lock is held: netCDF is not safe for threads.
                 part.dump_to_store(NetCDF4DataStore(target, group=node.path, mode="a", lock=False), writer=later)
             for source, variable in writes:
@@ -420,7 +420,7 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "
 
 
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
-    """Load results with their groups into memory from a folder, by default the one that the path names."""
+    """Return results with their groups, loaded into memory, from a folder, by default that of the path."""
     import netCDF4
     import xarray as xr
     from xarray.backends import NetCDF4DataStore
@@ -444,6 +444,6 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
             found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in opened.items()})
     except Exception as error:  # a damaged file may raise any error
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
-    # For the details of the same run, from any current folder.
+    # An absolute path, to find the details of the same run from any current folder.
     found.encoding = {"source": str(path.absolute())}
     return found

@@ -97,7 +97,7 @@ def require_answerable(
         groups = reference.compared or [[number] for number in reference.chosen]
         if isinstance(claim, ViolatedPairs):
             if (against := claim.against) not in factors:
-                raise DesignError(place, [Problem.unknown(f"{path}.against", against, factors, what="factor")])
+                raise DesignError(place, [Problem.unknown(f"{path}.against", against, factors, noun="factor")])
             if not all(isinstance(each[against], (int, float)) for each in conditions):
                 fault = "is not a number under every condition; use a numeric factor"
                 raise DesignError(place, [Problem(f"{path}.against", against, fault)])

@@ -50,7 +50,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
         caution=CAUTION,
         figure=figure_of("effective-heads", caption, picture),
         layers=layers,
-        alike=most_alike(found, 10),  # all pairs are in heads.nc
+        alike=most_correlated(found, 10),  # all pairs are in heads.nc
         agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],
         reasons=reasons(found),
     )
@@ -62,7 +62,7 @@ def answer(found: xr.Dataset) -> str:
     n_heads, observed = found.sizes["head_i"], found.sel(source="observed")
     if not found.sizes["pair"]:
         return "Each layer has one head, so that there are no correlations."
-    layer, first, second, size = most_alike(found, 1)[0]
+    layer, first, second, size = most_correlated(found, 1)[0]
     order = np.argsort(observed.effective_heads.values)
     sink = {name: int(place) for name, place in found.sink_share.fillna(0.0).argmax(...).items()}
     worth = " to ".join(dict.fromkeys(_of(observed.isel(layer=end), "effective_heads") for end in order[[0, -1]]))
@@ -80,7 +80,7 @@ def scores(found: xr.Dataset, source: str) -> tuple[str, str]:
     return _of(of_source, "prediction_rank"), _of(of_source, "prediction_error")
 
 
-def most_alike(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]:
+def most_correlated(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]:
     """Return layer, first head, second head, and correlation with its error of the most correlated pairs."""
     best = found.isel(pair=slice(count))
     correlation = map(with_error, best.pair_correlation.values, best.pair_correlation_mcse.values)

@@ -73,7 +73,7 @@ class ProgressDisplay:
     def _show(self) -> None:
         """Show cells, largest ratio of error to target, and time left by the estimated cost of remaining batches."""
         state, predicted, now = self.state, self._predicted, time.monotonic()
-        done, expected, finished = state.standing
+        done, expected, finished = state.work
         text = f"{finished}/{len(state.cells)} cells"
         if predicted is not None:
             text += f", theory computed for {predicted}"

@@ -130,7 +130,7 @@ def test_contents_and_not_the_path__identify_data_and_cells_of_the_same_keys_are
     ('path = "gap.csv"', "column 'b' holds nan in row 2"),
     ('path = "none.csv"', "cannot be read as .csv"),
     *((f'path = "{of}.csv"', f"Expected 2 fields in line {n}, saw 3)") for of, n in (("uneven", 3), ("long", 2))),
-    ('path = "other.txt"', "has no file type that is read; give .npy, .csv, or sklearn:NAME"),
+    ('path = "other.txt"', "has an unknown file type; give .npy, .csv, or sklearn:NAME"),
     ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
     ('path = "twice.csv"', "2 columns of the data for n_features = 6; state as many"),
     ('path = "twice.csv", response = "z"', "the data have no column 'z', but a, b"),

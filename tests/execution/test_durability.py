@@ -274,12 +274,12 @@ def test_source_that_computes_batches__discards_those_that_it_computed(name, old
 PROBE = """
 import hashlib, math, numba, numpy as np
 from scipy import special
-from simstudy.execution.provenance import engine, probed
+from simstudy.execution.provenance import engine, probe
 x, u = np.arange(1, 20_001) / 1003.0, np.arange(1, 20_001) / 20_002
 compiled = numba.vectorize(["f8(f8)"])(lambda t: np.exp(-t) + np.log(t) + np.sin(t) + np.cos(t) + math.exp2(t) + t**1.3)
 functions = np.exp, np.log, np.sin, np.cos, np.expm1, np.tanh, special.gammaln, special.ndtr, compiled
 values = [*(f(x) for f in functions), special.gammaincinv(x[::9], u[::9]), special.stdtrit(x[::9], u[::9])]
-print(engine(), probed().hex(), hashlib.sha256(np.concatenate(values).tobytes()).hexdigest())
+print(engine(), probe().hex(), hashlib.sha256(np.concatenate(values).tobytes()).hexdigest())
 """
 
 

@@ -53,7 +53,7 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
 
 
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
-    monkeypatch.setattr(state, "TELL_SECONDS", 1e9)
+    monkeypatch.setattr(state, "STATUS_SECONDS", 1e9)
     design, seen, known = load_design(write_design(tmp_path)), [], []
 
     def watch(state, predicted=None):
@@ -160,7 +160,7 @@ def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
     design, now = load_design(write_design(tmp_path)), [0.0]
     monkeypatch.setattr(state.time, "monotonic", lambda: now[0])
     run_state, work, told = RunState(design, store_of(design, tmp_path)), [10, 50, 0], []
-    monkeypatch.setattr(RunState, "standing", property(lambda _: work))
+    monkeypatch.setattr(RunState, "work", property(lambda _: work))
     run_state.first_tasks()
     for now[0], done, whole, known in ((0, 10, 50, True), (5, 20, 60, False), (10, 30, 60, True), (20, 50, 50, True)):
         work[:2] = done, whole

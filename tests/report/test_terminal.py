@@ -96,7 +96,7 @@ def test_defect__is_told_with_its_traceback_and_steers_no_terminal(monkeypatch, 
     monkeypatch.setattr(process, "command", fail)
     assert process._outcome() == 70
     first, *lines = capfd.readouterr().err.splitlines()
-    assert first == "error: a defect of simstudy, not of what you asked for; please report it with these lines"
+    assert first == "error: a defect of simstudy, not a mistake of yours; please report it with these lines"
     assert "Traceback (most recent call last):" in lines and "".join(lines).isprintable()
 
 
@@ -149,7 +149,7 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], work in [(0.0, 0), (300.0, 0), (305.0, 50), (310.0, 100)]:
-        state.standing = work, 400, 0
+        state.work = work, 400, 0
         state.cells[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(state)
     assert said == ["0/1 cells, time left unknown", told]

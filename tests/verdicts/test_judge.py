@@ -190,7 +190,7 @@ def test_comparison_that_the_design_names__stands_for_the_claim(tmp_path):
     results = run(write_design(tmp_path, text), output=tmp_path, executor="serial")
     assert results.representative_statistic.item() == "change of mse, angle 45 → 90 at bandwidth = 1"
     elsewhere = mistakes(tmp_path, edited(text, "angle = 90, bandwidth = 1.0", "angle = 30"))
-    assert "stands = {'angle': 30}: is nothing that the claim selects" in elsewhere
+    assert "stands = {'angle': 30}: is no cell that the claim selects" in elsewhere
     excluded = edited(DESIGN, 'kind = "monotone"', 'kind = "slope"\nvalue = 0.0\nmargin = 0.5\nexcludes = -0.4')
     told = mistakes(tmp_path, edited(excluded, 'direction = "decreasing"\n', ""))
     assert "claims.mse-falls.excludes = -0.4: must be farther from value than margin" in told

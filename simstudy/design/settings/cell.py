@@ -1,4 +1,4 @@
-"""A cell: tables of settings, in which no name occurs twice, what follows from them, and the identity of the cell."""
+"""A cell: its tables of settings, in which no name occurs twice, quantities computed from them, and its identity."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ skewness is poor, and a single block often dominates."""
 WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 """Regression functions whose known means have closed forms, with Gaussian keys."""
 ATTENDED = "attended"
-"""Statistic of a replicate that a diversity index is computed from: mean over pairs of Σ_i w_hi w_gi."""
+"""Statistic of a replicate from which a diversity index is computed: mean over pairs of Σ_i w_hi w_gi."""
 Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
 MAX_NUMBERS = 1 << 23
 """Largest data set, in numbers (64 MiB): a copy is sent to a worker with every task."""
@@ -132,7 +132,7 @@ class Heads(Table):
 
     @model_validator(mode="before")
     def _spend_budget(cls, values: Any) -> Any:
-        """State the number of heads that the dimension budget buys, or the dimension that is left for each."""
+        """Return settings with the number of heads, or the dimension of each, computed from ``total_dim``."""
         match values:
             case {"total_dim": int(total), "head_dim": int(share)} if share > 0 and "n_heads" not in values:
                 return values | {"n_heads": max(1, total // share)}
@@ -187,13 +187,13 @@ class Estimator(Table):
 
 
 class Queries(Table):
-    """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
+    """Points at which estimators are evaluated; they are the same in all replicates of a batch."""
 
     queries: choices.QueryChoice = Field(choices.OriginQuery(kind="origin"), title="query points")
 
 
 def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
-    """Return rows of which some are held out at random, by batch; UserError if too few are left to be fitted."""
+    """Return rows, some of them held out at random by seed and batch; UserError if too few are left for the fit."""
     keys, crossed = data.key_distribution, isinstance(data.noise, choices.ResidualNoise)
     assert isinstance(keys, choices.FileKeys)  # no others have rows
     return _split(raw, keys.held_out, keys.standardise, getattr(data.regression, "learner", ""), crossed, seed, batch)
@@ -242,8 +242,8 @@ class Simulation(Table):
 
     "integrated" noise enters by its variance.  With ``control`` an expansion of known mean is subtracted where such
     means are known.  By default it is not used in grids with a cell that has no closed forms, or a population and
-    claims; without claims a pilot decides.  ``population`` names what each batch draws anew, as a sample to average
-    over.  The default batch size is 256; of a population it is the size that reaches the target errors first.
+    claims; without claims a pilot decides.  ``population`` names the parts that each batch draws anew, as a sample of a
+    population.  The default batch size is 256; with a population it is the size that reaches the target errors first.
     """
 
     seed: Seed = 0
@@ -313,7 +313,7 @@ class Cell(Record):
             return None
         if isinstance(mask, choices.FileMask):
             return np.array([[letter == "1" for letter in row] for row in self.file_mask], order="F")
-        # In whole numbers: a rounded quotient could be a key too many.
+        # Integers: a rounded quotient could be one key too many.
         gaps = np.arange(n)[:, None] + -np.arange(1, self.n_queries + 1) * n // self.n_queries
         return ((gaps < 0) & (gaps >= -getattr(mask, "width", n))).T
 
@@ -326,7 +326,7 @@ class Cell(Record):
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Names of the statistics that are computed from single replicates and averaged, in their order in a batch."""
+        """Statistics that are computed from single replicates and averaged, in their order in a batch."""
         if self.functions is not None:
             return self.functions.measured
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
@@ -340,7 +340,7 @@ class Cell(Record):
 
     @property
     def even_noise(self) -> bool:
-        """True if the variance of the noise is the same at all keys."""
+        """True if the noise is homoscedastic: its variance is the same at all keys."""
         return not isinstance(self.data.noise, choices.HeteroscedasticNoise | choices.ResidualNoise)
 
     @property
@@ -388,7 +388,7 @@ class Cell(Record):
 
     @property
     def drawn(self) -> frozenset[str]:
-        """Names of what the seed draws before replicates: queries, heads (or where training starts), held-out rows."""
+        """Parts of the cell that its seed draws before replicates: queries, heads (or initial heads), held-out rows."""
         heads, queries, keys = self.heads, self.queries.queries, self.data.key_distribution
         random_heads = {
             "arrangement": heads.arrangement in ("haar", "scattered", "own"),
@@ -404,13 +404,13 @@ class Cell(Record):
 
     @property
     def given(self) -> frozenset[str]:
-        """Names of what is random but not drawn by this study: rows of data, heads of files."""
+        """Random parts of the cell that this study does not draw: rows of data, heads of files."""
         rows = isinstance(self.data.key_distribution, choices.FileKeys) and "rows" not in self.population
         return frozenset({"rows"} if rows else ()) | ({"head_files"} if self.heads.arrangement == "file" else set())
 
     @cached_property
     def population(self) -> tuple[str, ...]:
-        """Names of what is drawn anew in each batch, as a sample of a population; empty if all is fixed."""
+        """Parts of the cell that are drawn anew in each batch, as a sample of a population."""
         rows = {"rows"} if getattr(self.data.key_distribution, "sampling", "") == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
@@ -487,15 +487,15 @@ class Cell(Record):
 
     @cached_property
     def data_id(self) -> str:
-        """Identity of the random numbers; paired cells may differ in sizes, noise level, target and estimator."""
+        """Identity of the random numbers; paired cells may differ in sizes, noise level, m(x) and estimator."""
         keys = self.data.key_distribution
         # These names are hashed, and drawn numbers depend on them.
-        law: dict[str, Any] = {"key_distribution": {"distribution": keys.kind} | keys.model_dump(exclude={"kind"})}
+        hashed: dict[str, Any] = {"key_distribution": {"distribution": keys.kind} | keys.model_dump(exclude={"kind"})}
         if self.file_rows is not None:
-            law["rows"] = self.file_rows.keys_digest
+            hashed["rows"] = self.file_rows.keys_digest
         if self.functions is not None and self.functions.independent:
-            law["levels"] = {name: self.functions.parameters[name] for name in self.functions.independent}
-        return _digest({"seed": self.simulation.seed, **law})
+            hashed["levels"] = {name: self.functions.parameters[name] for name in self.functions.independent}
+        return _digest({"seed": self.simulation.seed, **hashed})
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019 - needed in every batch, for cells that a design holds
     def identity(self, engine: str) -> str:
@@ -505,8 +505,8 @@ class Cell(Record):
         settings = self.model_dump(exclude={"file_rows": True, "estimator": set() if combined else {"combination"}})
         if self.functions is not None:
             settings["functions"]["parameters"] = self.functions.taken
-        apart = {"rows": self.file_rows and self.rows.digest, "population": self.population}
-        stated = {name: value for name, value in apart.items() if value}
+        contents = {"rows": self.file_rows and self.rows.digest, "population": self.population}
+        stated = {name: value for name, value in contents.items() if value}
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 

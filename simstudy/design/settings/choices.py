@@ -22,7 +22,7 @@ class GaussianKeys(Choice):
 
 
 class SphereKeys(Choice, kind="sphere"):
-    """X uniform on the sphere |x| = radius: what a normalisation layer does to Gaussian keys."""
+    """X uniform on the sphere |x| = radius, as are Gaussian keys after a normalisation layer."""
 
     radius: Positive = 1.0
 
@@ -30,7 +30,7 @@ class SphereKeys(Choice, kind="sphere"):
 class Student(Choice, kind="student_t"):
     """Student's t of variance 1: multivariate keys of identity covariance, or heavy-tailed noise ε = σ·t/sd(t)."""
 
-    df: float = Field(gt=2, le=records.LARGEST, allow_inf_nan=False)  # it has a variance
+    df: float = Field(gt=2, le=records.LARGEST, allow_inf_nan=False)  # the variance is finite
 
 
 class MixtureKeys(Choice, kind="mixture"):
@@ -272,7 +272,7 @@ class YarnBandwidth(Choice, kind="yarn"):
 
 
 class LogBandwidth(Choice, kind="log"):
-    """b = value·(ln tuned_at/ln n)^(power/2): power 1 is scalable softmax (Nakanishi 2025), 2 a law of gap counting."""
+    """b = value·(ln tuned_at/ln n)^(power/2): logits grow as (ln n)^power; scalable softmax has 1 (Nakanishi 2025)."""
 
     tuned_at: records.Several
     value: Positive = 1.0
@@ -280,7 +280,7 @@ class LogBandwidth(Choice, kind="log"):
 
 
 class KnownCombination(Choice, kind=("uniform", "sum", "fibonacci")):
-    """The average of heads, their sum, or weights of sum 1 like Fibonacci numbers, the largest first."""
+    """The average of heads, their sum, or Fibonacci numbers as weights of sum 1, the largest first."""
 
 
 class GivenCombination(Choice, kind="given"):
@@ -322,7 +322,7 @@ class ProductCombination(Choice, kind="product"):
 
 
 class Learner(Choice):
-    """Members of an ensemble; settings of heads that they ignore, and statistics that they give besides estimates."""
+    """Members of an ensemble; settings of heads that they ignore, and statistics that they give with estimates."""
 
     ignores: ClassVar[frozenset[str]] = frozenset()
     statistics: ClassVar[tuple[str, ...]] = ()
@@ -336,7 +336,7 @@ class TrainedLearner(Learner, kind="trained", ignores=frozenset({"query_projecti
     """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble.
 
     Least squares gives the output projection and values at every step, if they are learned.  The estimate of a head
-    is n_heads times what it adds.
+    is n_heads times its contribution.
     """
 
     steps: records.Whole = 60

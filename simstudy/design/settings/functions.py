@@ -23,12 +23,12 @@ _COMPONENTS = "; such as their mean, or measures of components by simstudy.perfo
 STAND_INS = "# Functions that were given to simulate"
 """First line of a file of functions that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
-"""Pickled callables of this process, by the text that calls them and the digest of what they depend on."""
+"""Pickled callables of this process, by the text that calls them and the digest of their dependencies."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """Text of a Python file, which decides equality, and its place; trust is never stored."""
+    """Text of a Python file, and its path; files of equal text are equal, and trust is never stored."""
 
     text: str
     place: str = field(default="", compare=False)
@@ -41,7 +41,7 @@ class Code:
         return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
     def require_trust(self) -> None:
-        """Refuse code that the user does not trust, or functions that were given to `simulate` in another process."""
+        """Raise a UserError if the user does not trust the code, or if another process gave it to `simulate`."""
         if self.text.startswith(STAND_INS) and not self.by_value:
             raise UserError(f"{self.place}: its functions were given to simulate; call it again, as you did")
         if not self.trusted:
@@ -83,7 +83,7 @@ def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -
 
 
 class NumericalError(UserError, ArithmeticError):
-    """An arithmetic error of a function: a failed replicate, once a study runs."""
+    """Arithmetic error in a function of the user; in a run the replicate has failed."""
 
 
 class OwnCode(Choice):
@@ -113,13 +113,13 @@ class OwnCode(Choice):
         """Raise a UserError with the path of the file."""
         raise UserError(f"{self.path}: {fault}")
 
-    def real(self, said: str, values: Any, shape: tuple[int, ...] | None = None, way: str = "") -> Array:
+    def real(self, source: str, values: Any, shape: tuple[int, ...] | None = None, way: str = "") -> Array:
         """Return the result of a function as real numbers (NaN for a failure); refuse others, and wrong shapes."""
         array = as_array(values)
         if array.dtype.kind not in "biuf" or shape not in (None, array.shape):
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
             like = "" if shape is None else f" of shape {shape}"
-            self.refuse(f"{said} {kind} of shape {array.shape}; give real numbers{like}, NaN where there is none{way}")
+            self.refuse(f"{source} {kind} of shape {array.shape}; give real numbers{like}, NaN where undefined{way}")
         return array.astype(float, copy=False)
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
@@ -128,11 +128,11 @@ class OwnCode(Choice):
         try:
             return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
         except (Exception, SystemExit) as error:
-            said = f"{self.code.place}: {name} raises {_brief(error)}"
-            if "read-only" in str(error):  # a mistake, and no failure of a replicate
-                raise UserError(f"{said}: data are shared by all methods; copy an array before you change it") from None
+            fault = f"{self.code.place}: {name} raises {_brief(error)}"
+            if "read-only" in str(error):  # a mistake, not a failed replicate
+                raise UserError(f"{fault}: data are shared by all methods; copy one before you change it") from None
             numerical = isinstance(error, ArithmeticError | np.linalg.LinAlgError)
-            raise (NumericalError if numerical else UserError)(said) from error
+            raise (NumericalError if numerical else UserError)(fault) from error
 
 
 def _read_only(array: Any) -> Any:
@@ -144,9 +144,9 @@ def _brief(error: BaseException) -> str:
 
 
 class OwnFunction(OwnCode, kind="own"):
-    """m(x) by a function of a Python file: arrays x of features first, x[0] the first feature, to values like x[0].
+    """m(x) by a function of a Python file, from an array x (feature, ...) to values of the shape of x[0].
 
-    Each value must follow from its own point alone, as points come in arrays of any size.
+    Each value must depend on its own point alone, as the function is called with any number of points.
     """
 
     name: Identifier
@@ -162,7 +162,7 @@ class OwnFunction(OwnCode, kind="own"):
 class OwnHeads(OwnFunction):
     """Key projections W_h by a function of a Python file, which returns an array (head, feature, dimension).
 
-    It takes normals, which are independent and standard, of that shape.  They follow from head_seed, and from the batch
+    Its argument is an array of independent standard normals of that shape.  They depend on head_seed, and on the batch
     if heads are a population.  Every head must have full rank; the columns need not be orthonormal.
     """
 
@@ -206,9 +206,9 @@ class Functions(OwnCode):
 
     The process takes ``draw`` (many replicates) or ``rng`` (one) and returns data by name.  The method takes data by
     name and returns numbers by name: measures, or estimate, se, lower, upper, reject.  Without a process it takes
-    ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate.  Measures are those that
-    follow from the numbers of the method, such numbers themselves, and further functions, which take ``mean_NAME`` if
-    they are of the measure NAME.  A theory takes parameters and returns expected measures, ``exact`` at any size or
+    ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate.  A measure is built in, a
+    number of the method, or a function of the file; with an argument ``mean_NAME`` such a function takes the mean of
+    the measure NAME.  A theory takes parameters and returns expected measures, ``exact`` at any size or
     ``leading`` at large ones.  All may take parameters; levels of those that are ``independent`` have random numbers of
     their own, others share them.
     """
@@ -232,7 +232,7 @@ class Functions(OwnCode):
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Measures of the design, with those that they are computed from."""
+        """Measures of the design and those from which they are computed."""
         return measured_with(self.measures)
 
     @property
@@ -258,16 +258,16 @@ class Functions(OwnCode):
         return {name: value for name, value in self.parameters.items() if name in names}
 
     def impossibilities(self) -> Iterator[tuple[str, str]]:
-        """Yield settings that do not fit the functions, each with a remedy."""
+        """Yield each setting that does not fit the functions, and a remedy."""
         if not self.measured:
-            yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
+            yield "measures", f"{FAILURE_RATE} is in all results; name another measure too"
         taken = {name for takes in self.code.functions.values() for name in takes}
-        meant = {*(drawn_from := {"draw", "rng"}), *self.measured}
-        for name in sorted({*self.parameters} & meant):
-            yield f"parameters.{name}", "is a measure, or what functions draw from; give the parameter another name"
+        reserved = {*(drawn_from := {"draw", "rng"}), *self.measured}
+        for name in sorted({*self.parameters} & reserved):
+            yield f"parameters.{name}", "is a measure, or a source of random numbers; give the parameter another name"
         for name in sorted({*self.independent} - {*self.parameters}):
             yield "independent", f"{name} is no factor of these functions; they have {', '.join(self.parameters)}"
-        for name in sorted({*self.parameters} - taken - meant - {"truth"}):
+        for name in sorted({*self.parameters} - taken - reserved - {"truth"}):
             yield f"parameters.{name}", f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
 
     def theory(self, source: str) -> dict[str, float]:
@@ -284,10 +284,10 @@ class Functions(OwnCode):
     def _takes(self, function: str) -> dict[str, bool]:
         return self.code.functions.get(function, {})
 
-    def numbers(self, draw: Draw, once: Callable[..., Any] | None = None, tell: Any = str) -> dict[str, Array]:
-        """Return measures (replicate,) by name, NaN where a replicate failed; an error of all at once raises.
+    def numbers(self, draw: Draw, once: Callable[..., Any] | None = None, note: Any = str) -> dict[str, Array]:
+        """Return measures (replicate,) by name, NaN where a replicate failed; an error of a call for all is raised.
 
-        ``once`` returns the data of an address, made at the first call; ``tell`` is called with reasons of failures.
+        ``once`` returns the data of an address, computed once; ``note`` is called with each reason of failure.
         """
         takes = self._takes(self.process) if self.process else {}
         # Cells with the same address have the same data.
@@ -303,7 +303,7 @@ class Functions(OwnCode):
                 of_numbers = ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError
                 if not isinstance(error.__cause__ or error, of_numbers):  # these are failures of the replicate
                     raise
-                tell(str(error))
+                note(str(error))
                 rows.append(dict.fromkeys(self.measured, np.nan))
         return {name: np.array([row[name] for row in rows], float) for name in self.measured}
 
@@ -377,7 +377,7 @@ class Functions(OwnCode):
         return {str(name): values for name, values in found.items()}
 
     def _fixed(self, name: str, values: Any) -> Any:
-        """Return data of the process such that no method can change them: a scalar, or a read-only copy of an array."""
+        """Return data of the process that no method can change: a scalar, or a read-only copy of an array."""
         if isinstance(values, bool | int | float | complex | str):
             return values
         known = isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray

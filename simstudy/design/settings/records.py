@@ -52,7 +52,7 @@ Part = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 # TOML arrays arrive as lists; records hold tuples, which cannot change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Name of a function, parameter or measure; whether a cell has it is checked later."""
+"""Name of a function, parameter or measure; its existence in a cell is checked later."""
 Path = Annotated[Line, Field(exclude=True)]
 """Path of a file, relative to the design; the contents of the file, not the path, identify a cell."""
 
@@ -65,7 +65,7 @@ def records_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def tags(record: type[BaseModel]) -> tuple[str, ...]:
-    """Return the values of ``kind`` that distinguish a record from other members of a union; empty without."""
+    """Return the values of ``kind`` that distinguish a record within a union; empty if it has no kind."""
     return get_args(record.model_fields["kind"].annotation) if "kind" in record.model_fields else ()
 
 
@@ -75,14 +75,14 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     def __init_subclass__(cls, kind: str | tuple[str, ...] = (), **constants: Any) -> None:
-        """Restrict the field ``kind``, which distinguishes alternatives, to some texts; set class variables."""
+        """Restrict the field ``kind``, which distinguishes alternatives, to the given texts; set class variables."""
         super().__init_subclass__()
         for name, value in constants.items():
             setattr(cls, name, value)
         if kind:
             cls.__annotations__ = cls.__annotations__ | {"kind": Literal[kind]}
 
-    if not TYPE_CHECKING:  # pydantic's own, for private attributes, takes half of the time to load a large grid
+    if not TYPE_CHECKING:  # pydantic's, for private attributes, takes half of the time to load a large grid
         __getattr__ = object.__getattribute__
 
     def __copy__(self) -> Self:
@@ -101,7 +101,7 @@ class Choice(Record):
 
     def model_post_init(self, _: Any) -> None:
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""
-        # The record is frozen only once it is made.
+        # Records are frozen: an ordinary assignment is refused.
         object.__setattr__(self, "label", self.label or self._described())
 
     def _described(self) -> str:
@@ -119,9 +119,9 @@ def _brief(value: Any) -> str:
 
 
 def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = ()) -> GetPydanticSchema:
-    """Return the annotation of alternatives that are distinguished by ``kind``, which may be the default kind.
+    """Return the annotation of alternatives that their field ``kind`` distinguishes; the argument is the default kind.
 
-    A text stands for a table of that kind, and a value of a ``bare`` type for the parameter of the default kind.
+    A text is read as a table of that kind, a value of a ``bare`` type as the parameter of the default kind.
     """
 
     def table(value: Any) -> Any:
@@ -136,7 +136,7 @@ def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = (
 
 
 class Problem(NamedTuple):
-    """One mistake: the path of the entry in the file, its value (None if it is absent), and what to do."""
+    """One mistake: the path of the entry in the file, its value (None if it is absent), and the remedy."""
 
     path: str
     value: Any
@@ -150,10 +150,10 @@ class Problem(NamedTuple):
         return re.sub(rf"(\S{{{_MAX_ECHOED}}})\S+", r"\1...", line)
 
     @classmethod
-    def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Self:
+    def unknown(cls, path: str, value: Any, known: Iterable[str], noun: str = "key") -> Self:
         """Return the problem of an unknown name, with the nearest known one."""
-        name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]
-        return cls(path, value, f"unknown {what}; {hint(name, list(known))}")
+        name = str(value) if noun in ("grid", "factor") else path.rsplit(".", 1)[-1]
+        return cls(path, value, f"unknown {noun}; {hint(name, list(known))}")
 
 
 class DesignError(UserError):
@@ -176,9 +176,9 @@ def hint(name: str, known: list[str]) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return the known name with the same words, or of this parameter, or the most similar; empty if none is."""
+    """Return the known name of the same words or last part, else the most similar; empty if none is similar."""
     words, *others = (sorted(re.split("[-_ ]", each.lower())) for each in (name, *known))
-    same = [each for each, of in zip(known, others, strict=True) if of == words or each.rpartition(".")[2] == name]
+    same = [each for each, its in zip(known, others, strict=True) if its == words or each.rpartition(".")[2] == name]
     # Long names with a common ending may be opposites; a typing error changes a third of a name of three letters.
     return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=0.7 if len(name) > 3 else 0.6)), "")
 
@@ -191,7 +191,7 @@ def path_of(steps: Iterable[str | int]) -> str:
 def validated(
     model: type[_Model], raw: Any, at: Callable[[Steps], Steps] = list, place: str = "", context: Any = None
 ) -> _Model:
-    """Return a record, or raise the mistakes that pydantic finds; ``at`` maps steps to the place in the file."""
+    """Return a record; `DesignError` with the mistakes in it, each at the place to which ``at`` maps its steps."""
     try:
         return model.model_validate(raw, context=context)
     except ValidationError as error:
@@ -224,14 +224,14 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
     elif kind == "union_tag_invalid":
         remedy = f"unknown kind; {hint(context['tag'], re.findall(_QUOTED, context['expected_tags']))}"
     elif kind == "string_type" and location[-1] not in steps:  # the last alternative of a parameter of functions
-        remedy = "must be a number, a text, true or false; let functions look up what is more by its name"
+        remedy = "must be a number, a text, true or false; let functions look up other values by a name"
     elif kind == "literal_error" and (near := nearest(str(value), re.findall(_QUOTED, context["expected"]))):
         remedy = f'did you mean "{near}"? {remedy}'
     return Problem(path_of(at(steps)), value, remedy)
 
 
 def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Names of the fields of the record at a location."""
+    """Return the names of the fields of the record at a location."""
     records = [model]
     for step in location:
         inside = [each.model_fields[step].annotation for each in records if step in each.model_fields]
