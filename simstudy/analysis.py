@@ -26,7 +26,7 @@ class ExploratoryContrast(NamedTuple):
     mcse: float  # Monte Carlo standard error of the estimate
     lower: float  # 95 % confidence interval at all looks at the study, for this contrast alone; infinite if undefined
     upper: float
-    paired: bool  # True if the cells share replicates: then the error is that of differences block by block
+    paired: bool  # True if the cells share replicates: the error is then computed from differences block by block
     reason: str = ""  # Why the interval is undefined; empty if it is defined
 
     def __repr__(self) -> str:

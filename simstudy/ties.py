@@ -65,7 +65,7 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     first, second = np.triu_indices(n, 1)
     p = holm(np.minimum(2.0 * np.minimum(p_above(between, 0.0), p_below(between, 0.0))[first, second], 1.0))
     doubtful = [why_no_verdict(between.at(i, j)) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
-    # The largest sets of which no two members differ, as bits (Piepho 2004), in the order of their first members.
+    # The largest sets without two members that differ, as bits (Piepho 2004), in the order of their first members.
     sets = {(1 << n) - 1}
     for i, j in zip(first[p < LEVEL].tolist(), second[p < LEVEL].tolist(), strict=True):
         sets -= (split := {each for each in sets if each >> i & 1 and each >> j & 1})

@@ -258,7 +258,7 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
     cells = [each.cell for each in planned if each.grid == claim.grid]
     grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
     involved = Reference("", claim, grid, grid.select(claim.where)).cells
-    # Diversity indices other than those of outputs depend on heads only.
+    # Diversity indices depend on heads only, except indices of outputs.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
     return draws_in(involved, {"heads", "head_files"} if alone else _NOUNS.keys())
 

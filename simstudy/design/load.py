@@ -316,7 +316,7 @@ class Study(dict[str, Any]):
         return self._state("figures", name, entries)
 
     def profile(self, name: str, **tables: Any) -> Self:
-        """Declare a profile, whose entries replace those of the tables."""
+        """Declare a profile, whose entries replace entries of the tables."""
         return self._state("profiles", name, tables)
 
     def _state(self, table: str, name: str, entries: dict[str, Any]) -> Self:

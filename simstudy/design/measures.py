@@ -262,7 +262,7 @@ def registry(attributes: Mapping[str, Any]) -> dict[str, Variable]:
 
 
 def averaged_measures(results: "xr.Dataset") -> list[str]:
-    """Return names of the measures in results that are averages over replicates, those of functions first."""
+    """Return the names of the measures in results that are averages over replicates, by functions first."""
     return [name for name in (*stated_measures(results.attrs), *STATISTICS, *MEASURES) if name in results]
 
 

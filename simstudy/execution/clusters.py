@@ -41,10 +41,10 @@ SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 TCP_TIMEOUT = "11s"
 """Time without an answer after which a connection is broken: the least that Dask accepts; its default is a minute."""
 # Environment of all processes started here.  Kernels are serial and release the GIL, so numerical libraries must not
-# start threads.  Numba starts none, and if one of its own variables changes, it forgets for which features of the
-# processor it compiles.  Python must not look for modules in the current folder.
+# start threads.  Numba starts none; if one of its own variables changes, it resets the processor features for which it
+# compiles.  Python must not look for modules in the current folder.
 CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
-_HERE = r"inproc://.*|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]+)?"
+_LOCAL = r"inproc://.*|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]+)?"
 """Addresses on this machine, which others on the network cannot reach."""
 
 
@@ -213,7 +213,7 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
         if not (own["ca_file"] and own["cert"]):
             remedy = "set distributed.comm.tls.ca-file and distributed.comm.tls.client.cert (and .key)"
             raise UserError(f"executor = {address!r}: certificates are missing; {remedy} in Dask's configuration")
-    elif not re.fullmatch(_HERE, address):
+    elif not re.fullmatch(_LOCAL, address):
         fault = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
         raise UserError(f"{fault}certificates in Dask's configuration, or give simstudy.run a Client of your own")
     # A lost scheduler is reported once, by the UserError.

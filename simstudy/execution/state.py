@@ -282,7 +282,7 @@ class RunState:
             progress.missing = 0
 
     def _apply_stopping_rule(self) -> list[CellProgress]:
-        """Apply the rule once no cell wants a batch; return the cells of which it wants more."""
+        """Apply the rule once no cell wants a batch; return the cells for which it wants more batches."""
         raised: list[CellProgress] = []
         while self._rule is not None and all(progress.finished for progress in self.cells):
             wanted = self._rule(self.cells)
@@ -346,7 +346,7 @@ class RunState:
             self._store.replace(made.keys(), chain.from_iterable(made.values()))
 
     def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
-        """Return the entries that replace those of a cell; None if its entries stay."""
+        """Return new entries that replace the entries of a cell; None if these stay."""
         first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
         if any(each.cut or not each.finished for each in sharers):
             return None

@@ -420,7 +420,7 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "
 
 
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
-    """Return results with their groups, loaded into memory, from a folder, by default that of the path."""
+    """Return results with their groups, loaded into memory; ``folder`` is by default the folder of the path."""
     import netCDF4
     import xarray as xr
     from xarray.backends import NetCDF4DataStore

@@ -182,7 +182,7 @@ class Estimator(Table):
 
     @property
     def plain(self) -> bool:
-        """True if heads are those of softmax attention on the keys themselves."""
+        """True for softmax attention on the keys themselves."""
         return (self.transformation.kind, self.normaliser.kind) == ("none", "softmax")
 
 
@@ -216,7 +216,7 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
     require_extra("regression", "sklearn", "learners")
     from sklearn import ensemble, linear_model, model_selection, neighbors
 
-    # Folds and learners have a fixed seed and not that of the study: they define the target.
+    # Folds and learners have a fixed seed, as they define the regression function.
     model: Any = {
         "linear": linear_model.LinearRegression(),
         "nearest_neighbours": neighbors.KNeighborsRegressor(n_neighbors=5),
@@ -288,7 +288,7 @@ class Cell(Record):
 
     @property
     def rows(self) -> Rows:
-        """Rows of data that keys are drawn from; those of the batch if held-out rows are a population."""
+        """Rows of data from which keys are drawn; with a population of held-out rows, the rows of the batch."""
         assert self.file_rows is not None  # read with the design
         if "held_out" in self.population:
             return split(self.file_rows, self.data, self.simulation.seed, self.geometry[0])
@@ -419,7 +419,7 @@ class Cell(Record):
         return self.model_copy(update={"simulation": self.simulation.model_copy(update=settings)})
 
     def in_batch(self, batch: int, count: int = 1) -> Self:
-        """Return the cell with the draw of the population that belongs to a batch, or with those of several batches."""
+        """Return the cell with the draws of the population that belong to a batch or to several batches."""
         return self.model_copy(update={"geometry": (batch, count)}) if self.population else self
 
     @property

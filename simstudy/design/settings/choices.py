@@ -156,7 +156,7 @@ class SoftmaxNormaliser(Choice, kind="softmax"):
 class EntmaxNormaliser(Choice, kind="entmax"):
     """w = (z/r − τ)_+^r with τ such that Σ w = 1: α-entmax with α = 1 + 1/r (Peters, Niculae and Martins 2019)."""
 
-    power: Power  # r, of which 1 is sparsemax
+    power: Power  # r; sparsemax for r = 1
 
 
 class SparsemaxNormaliser(Choice, kind="sparsemax"):
@@ -180,7 +180,7 @@ class ReluNormaliser(Choice, kind="relu"):
 class CompactNormaliser(Choice, kind="compact"):
     """w ∝ (1 − |u|²)_+^r, u = (k_q − k_i)/(window·b): compact kernels of fixed bandwidth, from distance logits."""
 
-    power: Power  # r, of which 1 is Epanechnikov's kernel
+    power: Power  # r; Epanechnikov's kernel for r = 1
     window: Positive = 1.0
 
 
@@ -216,7 +216,7 @@ class LowRankTransformation(Choice, kind="low_rank"):
 
 
 class WholeMask(Choice, kind=("none", "causal")):
-    """Every query sees all keys ("none"), or those up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
+    """Every query sees all keys ("none"), or query q of Q the first ⌈q n/Q⌉ keys, as in a decoder ("causal")."""
 
 
 class BandedMask(Choice, kind="banded"):
@@ -235,7 +235,7 @@ class FileMask(Choice, kind="file"):
 # component.  Head h returns A_h'Σ_i w_hi y_i with its own A_h = W_V W_O, and the ensemble the sum over heads.  Errors
 # are squared distances from the projections of m(x) s by the same matrices.
 class PlainValueProjections(Choice, kind=("none", "disjoint")):
-    """Values are numbers, the same for all heads ("none"); or each head has components of its own (concatenation)."""
+    """Values are numbers, the same for all heads ("none"), or each head has its own components ("disjoint")."""
 
 
 class RandomValueProjections(Choice, kind="random"):

@@ -196,7 +196,7 @@ def validated(
         return model.model_validate(raw, context=context)
     except ValidationError as error:
         found = [_problem(detail, raw, model, at) for detail in error.errors(include_url=False)]
-        # If an item of a list is none of the alternatives, only the mistake of the item is kept.
+        # If an item of a list fits no alternative, only the mistake of the item is kept.
         inner = [each for each in found if not any(other.path.startswith(f"{each.path}[") for other in found)]
         raise DesignError(place, [*{problem.path: problem for problem in inner}.values()]) from None
 
