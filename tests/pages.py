@@ -79,7 +79,7 @@ def dom(address: str, folder: Path, *options: str) -> str:
 def settings_page() -> str:
     """What `simstudy describe` prints, a heading for each table."""
     title = "Settings and measures"
-    page = f"{title}\n{'=' * len(title)}\n\n``simstudy describe`` prints this page, or the part that it is asked for.\n"
+    page = f"{title}\n{'=' * len(title)}\n\n``simstudy describe`` prints this page, or a part of it.\n"
     for table in simstudy("describe").stdout.strip().split("\n\n"):
         name, *lines = table.splitlines()
         page += f"\n{name}\n{'-' * len(name)}\n\n.. code-block:: none\n\n"

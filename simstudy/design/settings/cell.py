@@ -89,7 +89,7 @@ class Table(Record):
 class Data(Table):
     """Data-generating process: n_keys pairs (X_i, Y_i), Y = m(X) + ε, of n_features features.
 
-    ``noise_sd`` is the standard deviation σ of the noise, and of residuals the factor on them.
+    ``noise_sd`` is the standard deviation σ of the noise, or the factor on residuals.
     """
 
     n_keys: Count = Field(title="training pairs | n")

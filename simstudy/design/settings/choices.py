@@ -72,7 +72,7 @@ class HeteroscedasticNoise(Choice, kind="heteroscedastic"):
 
 
 class ResidualNoise(Choice, kind="residuals"):
-    """ε = noise_sd · a residual of the fitted regression, by cross-fitting (a fit to other rows), with mean 0.
+    """ε = noise_sd · a residual; residuals are cross-fitted (each row by a fit to other rows) and have mean 0.
 
     ``paired``: the residual belongs to the row of the key; otherwise to a random row.
     """

@@ -207,10 +207,9 @@ class Functions(OwnCode):
     The process takes ``draw`` (many replicates) or ``rng`` (one) and returns data by name.  The method takes data by
     name and returns numbers by name: measures, or estimate, se, lower, upper, reject.  Without a process it takes
     ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate.  A measure is built in, a
-    number of the method, or a function of the file; with an argument ``mean_NAME`` such a function takes the mean of
-    the measure NAME.  A theory takes parameters and returns expected measures, ``exact`` at any size or
-    ``leading`` at large ones.  All may take parameters; levels of those that are ``independent`` have random numbers of
-    their own, others share them.
+    number of the method, or a function of the file, which may take ``mean_NAME``, the mean of a measure.  A theory
+    takes parameters and returns expected measures, ``exact`` at any size or ``leading`` at large ones.  All may take
+    parameters; levels of ``independent`` parameters have different random numbers, levels of others share them.
     """
 
     kind: Literal["functions"] = Field("functions", exclude=True)
