@@ -100,7 +100,7 @@ def test_unwritable_output_and_missing_libraries__are_found_before_anything_is_c
         run(tiny.design, output=tmp_path / "free", executor="serial")
     (tmp_path / "file").write_text("in the way")
     for output in (tmp_path / "file", f"{tmp_path}/a\0b", Path("/proc/nowhere")):  # where not even root may write
-        with pytest.raises(UserError, match=r"cannot be written \(.*\); free space, mend permissions or name another"):
+        with pytest.raises(UserError, match=r"cannot be written \(.*\); free space, fix permissions or name another"):
             run(tiny.design, output=output, executor="serial")
     design = loaded(tmp_path, varied(reference="torch_multi_head_attention"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -269,7 +269,7 @@ def submit(
 
     loaded, store = opened(design, profile, output, trust, confirm)
     asked = Jobs(jobs, store.folder.absolute())
-    store.files.require_ours()  # before Dask makes the folder of logs
+    store.files.require_own_files()  # before Dask makes the folder of logs
     if show:
         say(*job_script(asked).split("\n"))
     else:

@@ -32,7 +32,7 @@ from distributed.system import MEMORY_LIMIT
 
 from simstudy.errors import UserError
 from simstudy.execution.executors import ONE_ENGINE, Executor, Jobs, available, cores
-from simstudy.execution.folder import ASIDE, Folder
+from simstudy.execution.folder import PARTIAL, Folder
 
 COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
 """Seconds between counts of workers; seconds that a scheduler may be without workers, or too busy to answer."""
@@ -60,19 +60,19 @@ class _Private:
         """Do nothing: Dask would open a web server on all interfaces, even without a dashboard."""
 
 
-class PagelessScheduler(_Private, Scheduler):
+class PrivateScheduler(_Private, Scheduler):
     """A scheduler without a web server."""
 
 
-class PathlessNanny(_Private, Nanny):
+class PrivateNanny(_Private, Nanny):
     """A nanny, which restarts a worker process that dies."""
 
 
-class PagelessWorker(_Private, Worker):
+class PrivateWorker(_Private, Worker):
     """A worker without a web server; Slurm jobs name it on their command line."""
 
 
-class FirmClient(Client):
+class NoReconnectClient(Client):
     """A client that does not reconnect to a lost scheduler: reconnecting may leave a TLS socket open (Python 3.11)."""
 
     async def _reconnect(self) -> None:
@@ -145,7 +145,7 @@ class DaskExecutor(Executor):
             self._without_workers()
             self._last_seen = time.monotonic()
 
-    def set_aside(self, worker: Any) -> None:
+    def exclude(self, worker: Any) -> None:
         """Stop using a worker of another engine, and add a line to ``notes``; UserError if no worker is left."""
         fault = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
         if worker.address not in self._excluded:
@@ -191,11 +191,11 @@ def local_cluster(
     """Start a worker process on this machine for each name, with its own environment and this number of threads."""
     local = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     worker = {
-        **local, "worker_class": PagelessWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
+        **local, "worker_class": PrivateWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
         "memory_limit": MEMORY_LIMIT // len(environments),
     }  # fmt: skip
-    nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
-    scheduler = {"cls": PagelessScheduler, "options": {**local, "dashboard_address": None}}
+    nannies = {name: {"cls": PrivateNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
+    scheduler = {"cls": PrivateScheduler, "options": {**local, "dashboard_address": None}}
     env = mock.patch.dict(os.environ, CHILDREN)  # before Python starts its own process for semaphores
     config = {"distributed.nanny.pre-spawn-environ": CHILDREN}
     with env, tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config, temporary_directory=own):
@@ -220,10 +220,10 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = FirmClient(address, security=security, timeout=BUSY_SECONDS)
+        client = NoReconnectClient(address, security=security, timeout=BUSY_SECONDS)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        remedy = "start one, or mend the certificates" if address.startswith("tls://") else "start one"
+        remedy = "start one, or fix the certificates" if address.startswith("tls://") else "start one"
         raise UserError(f"executor = {address!r}: no Dask scheduler answers there ({reason}); {remedy}") from None
     with client:
         client.rpc.timeout = BUSY_SECONDS
@@ -244,7 +244,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
 
     # Up to ten workers may be lost during one task, as jobs end for many reasons.
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": 10}
-    scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
+    scheduler = {"scheduler_cls": PrivateScheduler, "scheduler_options": {"dashboard_address": None}}
     claim(dask.utils.parse_bytes(options["memory"]), options["cores"])
     with (
         tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # readable by the user only
@@ -257,7 +257,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
         cluster.sync(lambda: cluster)  # until all are submitted
         if not job.accepted:
             reason = "; ".join(line.strip() for line in job.refusal.splitlines() if line.strip())
-            raise UserError(f"slurm refuses the job: {reason}; mend jobqueue.slurm in the configuration of Dask")
+            raise UserError(f"slurm refuses the job: {reason}; fix jobqueue.slurm in the configuration of Dask")
         # `scale` would not replace lost jobs.  The number of jobs is fixed: only few tasks are submitted at once, from
         # which the scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.n_jobs, maximum_jobs=jobs.n_jobs, interval="1s")
@@ -267,7 +267,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
 def job_script(jobs: Jobs) -> str:
     """Return the script of a job, with placeholders for the scheduler's address, the worker's name and the key file."""
     _, job, options = _slurm(jobs)
-    options["security"] = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
+    options["security"] = _shared_by_all(str(jobs.folder / PARTIAL / "KEY"))
     with Folder(jobs.folder).reporting("logs", "written"):  # Dask makes this folder
         return str(job("tls://SCHEDULER", name="WORKER", protocol="tls://", **options).job_script())
 
@@ -300,7 +300,7 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
         f'scratch=$(mktemp -d "{stated["local-directory"] or "${TMPDIR:-/tmp}"}/simstudy-XXXXXXXXXX") || exit 1',
         "trap 'rm -rf \"$scratch\"' EXIT",
     ]
-    page = ["--no-dashboard", "--worker-class", f"{__name__}.{PagelessWorker.__name__}"]
+    page = ["--no-dashboard", "--worker-class", f"{__name__}.{PrivateWorker.__name__}"]
     options = {
         "job_name": "simstudy",
         "python": shlex.quote(sys.executable),
@@ -312,13 +312,13 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
         "job_script_prologue": prologue,
         "worker_extra_args": [*(stated["worker-extra-args"] or ()), *page],
     }
-    return SLURMCluster, _patient(SLURMCluster.job_cls), options
+    return SLURMCluster, _resubmitting(SLURMCluster.job_cls), options
 
 
-def _patient(job_class: Any) -> Any:
+def _resubmitting(job_class: Any) -> Any:
     """Return a class of jobs that submits a job again if the batch system fails after it accepted one."""
 
-    class PatientJob(job_class):
+    class ResubmittedJob(job_class):
         accepted = False
         refusal = ""
 
@@ -326,22 +326,22 @@ def _patient(job_class: Any) -> Any:
             for _ in range(SUBMIT_RETRIES):
                 try:
                     await super().start()
-                    PatientJob.accepted = True
+                    ResubmittedJob.accepted = True
                     return
                 except RuntimeError as error:
-                    PatientJob.refusal = str(error).split("stderr:")[-1]
-                    if not PatientJob.accepted:
+                    ResubmittedJob.refusal = str(error).split("stderr:")[-1]
+                    if not ResubmittedJob.accepted:
                         break
                     await asyncio.sleep(SUBMIT_SECONDS)
             self.status = Status.running  # as Dask requires
 
-    return PatientJob
+    return ResubmittedJob
 
 
 @contextlib.contextmanager
 def _key_file(folder: Folder) -> Iterator[Security]:
     """Write a certificate and its key to a file that only the user can read, and delete it at the end."""
-    made, name = Security.temporary(), f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
+    made, name = Security.temporary(), f"{PARTIAL}/tls-{uuid.uuid4().hex}.pem"
     content = (made.tls_ca_file + made.tls_worker_key).encode()
     try:
         yield _shared_by_all(str(folder.write(name, content, flush=False, mode=0o600)))
@@ -361,5 +361,5 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
     command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if cluster.workers and not asked.stdout.strip() and (not asked.returncode or "Invalid job id" in asked.stderr):
-        fault = f"slurm jobs {numbers}: ended without becoming workers; {jobs.folder / 'logs'} has their logs; mend "
+        fault = f"slurm jobs {numbers}: ended without becoming workers; {jobs.folder / 'logs'} has their logs; fix "
         raise UserError(f"{fault}jobqueue.slurm in the configuration of Dask, and submit again: batches are stored")

@@ -38,9 +38,9 @@ _FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "me
 """Memory of a control group, version 2 and 1: limit, bytes in use, and bytes of cache among them."""
 _QUOTAS = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 """Processor time of a control group, version 2 and 1: time in a period, and the period."""
-TASKS_PER_THREAD, AHEAD = 3, 1 << 14
-"""Calls submitted for each worker thread, to hide latency; largest number of tasks that wait."""
-TURN_SECONDS, WAIT_SECONDS = 0.5, 1.0
+TASKS_PER_THREAD, MAX_WAITING = 3, 1 << 14
+"""Calls submitted for each worker thread, to hide latency; largest number of tasks that wait for a call."""
+CALL_SECONDS, WAIT_SECONDS = 0.5, 1.0
 """Processor time of the tasks in one call; time without an outcome after which workers are counted."""
 CELLS_PER_TASK = 8
 """Largest number of cells that one task evaluates on shared data; more would save little time."""
@@ -127,7 +127,7 @@ class Executor:
     def wait_for_workers(self) -> None:
         """Do nothing; an executor of Dask raises UserError if it has had no workers for long."""
 
-    def set_aside(self, worker: Any) -> None:
+    def exclude(self, worker: Any) -> None:
         """Raise UserError for a worker of another engine; an executor of Dask continues with the other workers."""
         raise UserError(f"a worker on {worker.host} would give other bits (engine {worker.engine}); {ONE_ENGINE}")
 
@@ -255,22 +255,22 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
     """Yield tasks of streams with their outcomes, in order of completion; streams may be added meanwhile."""
     running: dict[Future, list[Task]] = {}
     waiting: deque[Task] = deque()
-    seconds = TURN_SECONDS
+    seconds = CALL_SECONDS
 
-    def supply() -> None:
-        """Submit calls of about equal duration, judged by the last call, and at least one for each worker."""
-        places = TASKS_PER_THREAD * max(1, executor.workers())
-        while streams and len(waiting) < AHEAD:
+    def submit_calls() -> None:
+        """Submit calls of about equal duration, estimated from the last call, and at least one for each worker."""
+        most = TASKS_PER_THREAD * max(1, executor.workers())
+        while streams and len(waiting) < MAX_WAITING:
             if task := next(streams[0], None):
                 waiting.append(task)
             else:
                 streams.popleft()
-        while waiting and len(running) < places:
-            length = max(1, min(int(TURN_SECONDS / seconds), len(waiting) // places))
-            turn = [waiting.popleft() for _ in range(length)]
-            running[executor.submit(compute, turn, executor.device, engine(executor.device))] = turn
+        while waiting and len(running) < most:
+            length = max(1, min(int(CALL_SECONDS / seconds), len(waiting) // most))
+            tasks = [waiting.popleft() for _ in range(length)]
+            running[executor.submit(compute, tasks, executor.device, engine(executor.device))] = tasks
 
-    supply()
+    submit_calls()
     while running:
         done, _ = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
         if not done:
@@ -278,13 +278,13 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         for future in [each for each in running if each.done()]:  # in order; `wait` does not return cancelled ones
             tasks, found = running.pop(future), executor.result(future)
             if isinstance(found, OtherEngine):
-                executor.set_aside(found)
+                executor.exclude(found)
                 waiting.extendleft(reversed(tasks))
             else:
                 seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
-                supply()  # before outcomes are stored, so that no worker waits for the disk
+                submit_calls()  # before outcomes are stored, so that no worker waits for the disk
                 yield from zip(tasks, found, strict=True)
-        supply()
+        submit_calls()
 
 
 class Meter:

@@ -1,7 +1,7 @@
 """All access to folders of studies: their contents are data, and links in them are never followed.
 
 A folder is opened anew for each operation, from the path that the user named, which may contain links.  Names below it
-are opened by the descriptor of the folder above, and none may be a link, so that no change after a check has effect.
+are opened by the descriptor of their parent, and none may be a link: no change after a check has an effect.
 """
 
 import contextlib
@@ -20,27 +20,25 @@ from typing import BinaryIO
 
 from simstudy.errors import UserError
 
-ASIDE = ".partial"
+PARTIAL = ".partial"
 """Folder of incomplete files, and of files that only the holder of the lock needs."""
-_CHECKED = "figures", ASIDE, "logs", "replays", "batches"
+_CHECKED = "figures", PARTIAL, "logs", "replays", "batches"
 """Folders of a study that are searched for links before anything is computed."""
 _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
 """The only files that the program deletes."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last for a name with a zero byte
-_MANY, _LOCKS = (
-    "allow more open files (ulimit -n 256)",
+_REMEDIES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files (ulimit -n 256)") | dict.fromkeys(
+    (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP),
     "mount it with file locks (flock), or choose an --output on another",
 )
-_REMEDIES = dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY)
-_REMEDIES |= dict.fromkeys((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), _LOCKS)
 
 
 class Missing(UserError):
     """A file does not exist."""
 
 
-class Held(UserError):
+class LockHeld(UserError):
     """Another process holds the lock."""
 
 
@@ -68,7 +66,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the sorted names in this folder; empty if there is no such folder."""
-        with self.reporting(), contextlib.suppress(*_ABSENT), self._above() as (folder, _):
+        with self.reporting(), contextlib.suppress(*_ABSENT), self._parent() as (folder, _):
             return sorted(os.listdir(folder))
         return []
 
@@ -101,50 +99,50 @@ class Folder:
 
     def write(self, name: str, content: bytes | Iterable[bytes], flush: bool = True, mode: int = 0o666) -> Path:
         """Write a file under another name and rename it; a failure leaves nothing behind."""
-        aside = uuid.uuid4().hex
+        temporary = uuid.uuid4().hex
         with (
             self.reporting(name, "written"),
-            self._above(f"{ASIDE}/{aside}", make=True) as (partial, _),
-            self._above(name, make=True) as (folder, last),
+            self._parent(f"{PARTIAL}/{temporary}", make=True) as (partial, _),
+            self._parent(name, make=True) as (folder, last),
         ):
-            self._require_ours(name, folder, last)
+            self._require_own(name, folder, last)
             try:
-                opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=partial)
+                opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=partial)
                 with open(opened, "wb") as file:
                     file.writelines([content] if isinstance(content, bytes) else content)
                     file.flush()
                     if flush:
                         os.fsync(opened)
-                os.rename(aside, last, src_dir_fd=partial, dst_dir_fd=folder)
+                os.rename(temporary, last, src_dir_fd=partial, dst_dir_fd=folder)
                 if flush:
                     _flush(folder)
             finally:
                 with contextlib.suppress(OSError):
-                    os.unlink(aside, dir_fd=partial)
+                    os.unlink(temporary, dir_fd=partial)
         return self.path / name
 
     def delete(self, name: str) -> None:
         """Delete a file if the program may delete files of this name; ignore failures."""
         if _DELETED.fullmatch(name):
-            with contextlib.suppress(OSError, UserError), self._above(name) as (folder, last):
+            with contextlib.suppress(OSError, UserError), self._parent(name) as (folder, last):
                 os.unlink(last, dir_fd=folder)
 
     def flush(self, name: str) -> None:
         """Wait until a file and its name are on disk; UserError if the disk fails."""
-        with self.reporting(name, "written"), self._above(name) as (folder, _), self._file(name, os.O_RDONLY) as opened:
-            _flush(opened)
+        with self.reporting(name, "written"), self._parent(name) as (folder, _), self._file(name, os.O_RDONLY) as file:
+            _flush(file)
             _flush(folder)
 
     @contextlib.contextmanager
     def locked(self, name: str, content: bytes) -> Iterator[None]:
-        """Hold a lock on a file, with a content that names the holder; Held if another process has the lock."""
+        """Hold a lock on a file, with a content that names the holder; LockHeld if another process has the lock."""
         with contextlib.ExitStack() as held:
             with self.reporting(name, "written"):
                 opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
                 try:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise Held(f"{self.path}: in use") from None
+                    raise LockHeld(f"{self.path}: in use") from None
                 held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also in processes forked meanwhile
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
@@ -154,12 +152,12 @@ class Folder:
                 with self.reporting(name, "written"):
                     os.ftruncate(opened, 0)
 
-    def require_ours(self) -> None:
+    def require_own_files(self) -> None:
         """Raise a UserError for links, pipes and files of other users in folders to which the program writes."""
         for folder in (self, *map(self.at, _CHECKED)):
-            with folder.reporting(), contextlib.suppress(*_ABSENT), folder._above() as (opened, _):
+            with folder.reporting(), contextlib.suppress(*_ABSENT), folder._parent() as (opened, _):
                 for entry in sorted(os.listdir(opened)):
-                    folder._require_ours(entry, opened, entry, folders=True)
+                    folder._require_own(entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
     def reporting(self, name: str = "", action: str = "read") -> Iterator[None]:
@@ -169,13 +167,13 @@ class Folder:
         except (OSError, ValueError) as error:
             if action == "read" and isinstance(error, _ABSENT):
                 raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
-            to_write = "free space, mend permissions or name another folder"
+            to_write = "free space, fix permissions or name another folder"
             usual = to_write if action == "written" else "check the disk and its permissions"
             remedy = _REMEDIES.get(getattr(error, "errno", 0) or 0, usual)
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path / name}: cannot be {action} ({reason}); {remedy}, and run again") from error
 
-    def _require_ours(self, name: str, folder: int, at: str | int, folders: bool = False, writes: bool = True) -> None:
+    def _require_own(self, name: str, folder: int, at: str | int, folders: bool = False, writes: bool = True) -> None:
         """Raise a UserError for a file that is not regular, or is to be written but belongs to another user."""
         with contextlib.suppress(FileNotFoundError):
             found = os.fstat(at) if isinstance(at, int) else os.stat(at, dir_fd=folder, follow_symlinks=False)
@@ -187,21 +185,21 @@ class Folder:
     @contextlib.contextmanager
     def _file(self, name: str, flags: int) -> Iterator[int]:
         writes = flags & os.O_ACCMODE != os.O_RDONLY
-        with self._above(name, make=writes) as (folder, last):
+        with self._parent(name, make=writes) as (folder, last):
             try:
                 opened = os.open(last, flags | _FLAGS, 0o666, dir_fd=folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                    self._require_ours(name, folder, last)
+                    self._require_own(name, folder, last)
                 raise
             try:
-                self._require_ours(name, folder, opened, writes=writes)
+                self._require_own(name, folder, opened, writes=writes)
                 yield opened
             finally:
                 os.close(opened)
 
     @contextlib.contextmanager
-    def _above(self, name: str = "", make: bool = False) -> Iterator[tuple[int, str]]:
+    def _parent(self, name: str = "", make: bool = False) -> Iterator[tuple[int, str]]:
         """Open the folder that contains a name, step by step; a link below the root is refused."""
         *between, last = name.split("/")
         path = self.root
@@ -211,16 +209,16 @@ class Folder:
             opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             held.callback(os.close, opened)
             for each in (*self.below, *between):
-                path, above = path / each, opened
+                path, parent = path / each, opened
                 if make:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(each, dir_fd=above)
+                        os.mkdir(each, dir_fd=parent)
                 try:
-                    opened = os.open(each, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=above)
+                    opened = os.open(each, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=parent)
                 except OSError as error:
                     if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                         raise
-                    found = os.stat(each, dir_fd=above, follow_symlinks=False)
+                    found = os.stat(each, dir_fd=parent, follow_symlinks=False)
                     raise _wrong_kind(path, found.st_mode, "folder") from None
                 held.callback(os.close, opened)
             yield opened, last

@@ -36,7 +36,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
-from simstudy.execution.folder import ASIDE, Folder, Held, Missing, due
+from simstudy.execution.folder import PARTIAL, Folder, LockHeld, Missing, due
 from simstudy.replicates.moments import Draw, Moments
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ LARGEST_SUM = 1e100
 MAGIC = b"\x93batch\r\n"
 _HEAD = struct.Struct("<8s10sHqqq16s8s")
 _CHUNK = 1 << 20
-FARTHEST = 1 << 30
+MAX_SEARCHED = 1 << 30
 """Bytes that are searched for the next entry after a damaged head."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
 """Lossless compression that all readers of netCDF 4 support."""
@@ -129,7 +129,7 @@ def index_of(folder: Folder, names: Iterable[str]) -> Index:
         start = searched = 0
         with contextlib.suppress(Missing), folder.reading(name) as file:
             size = os.fstat(file.fileno()).st_size
-            while start + _HEAD.size <= size and searched < FARTHEST:
+            while start + _HEAD.size <= size and searched < MAX_SEARCHED:
                 file.seek(start)
                 header = _HEAD.unpack(file.read(_HEAD.size))
                 if header[0] == MAGIC and header[-1] == _digest(_HEAD.pack(*header[:-1], b""), 8):
@@ -259,19 +259,19 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Hold the lock for writing, and remove incomplete files of a killed writer."""
         own = Owner(pid=os.getpid(), host=platform.node(), started=time.time())
-        self.files.require_ours()
+        self.files.require_own_files()
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(self.files.locked(self._lock, own.model_dump_json().encode()))
-            except Held:
+            except LockHeld:
                 holder, remedy = "another process", "wait for it, or choose another --output"
                 if owner := self._owner(self._lock):
                     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
                     holder = f"process {owner.pid} on {owner.host} since {since}"
                 raise UserError(f"{self.folder}: in use by {holder}; {remedy}") from None
             if self._own == RUN:
-                for name in self.files.at(ASIDE).names():
-                    self.files.delete(f"{ASIDE}/{name}")
+                for name in self.files.at(PARTIAL).names():
+                    self.files.delete(f"{PARTIAL}/{name}")
             self._append = self._index = None  # read again, under the lock
             held.callback(self._close)
             self._holder = own
@@ -364,7 +364,7 @@ class Store:
         with contextlib.ExitStack() as held:
             taken = []
             for name in {each.file for stored in self.index.values() for each in stored.values()} - {RUN}:
-                with contextlib.suppress(Held):
+                with contextlib.suppress(LockHeld):
                     held.enter_context(self.files.locked(f"{name}.lock", b""))
                     taken.append(name)
             others = (stored.values() for identity, stored in self.index.items() if identity not in cells)

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from simstudy import study
 from simstudy.errors import UserError
 from simstudy.execution import clusters, executors
-from simstudy.execution.clusters import PagelessScheduler, PagelessWorker, PathlessNanny
+from simstudy.execution.clusters import PrivateNanny, PrivateScheduler, PrivateWorker
 from simstudy.execution.executors import Task, open_executor, run_tasks
 from simstudy.replicates.batch import simulate_batch
 from simstudy.verdicts import assemble
@@ -80,9 +80,9 @@ def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp
     place, settings = {"host": "127.0.0.1", "security": Security.temporary()}, certificates(tmp_path)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0", **place) as cluster:
         for harm, message in (
-            (lambda: None, r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*mend the certificates$"),
-            (lambda: (tmp_path / "client_key.pem").write_text("no key"), r"^executor = [^\n]*mend the certificates$"),
-            ((tmp_path / "client_cert.pem").unlink, r"^executor = [^\n]*mend the certificates$"),
+            (lambda: None, r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*fix the certificates$"),
+            (lambda: (tmp_path / "client_key.pem").write_text("no key"), r"^executor = [^\n]*fix the certificates$"),
+            ((tmp_path / "client_cert.pem").unlink, r"^executor = [^\n]*fix the certificates$"),
         ):
             harm()
             with dask.config.set(settings):
@@ -121,7 +121,7 @@ def test_short_batches__are_handed_over_several_at_a_time_and_the_next_turn_befo
     for batch in (0, 17, 59):
         np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
     monkeypatch.setattr(executors, "TASKS_PER_THREAD", 1)
-    monkeypatch.setattr(executors, "TURN_SECONDS", 1e-9)
+    monkeypatch.setattr(executors, "CALL_SECONDS", 1e-9)
     with open_executor("threads", 1) as executor:
         turns = watched(monkeypatch, executor, "submit")
         outcomes = run_tasks(executor, deque([iter(batches(3, batch_size=16))]))
@@ -214,7 +214,7 @@ def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_pa
     assert seen == [{1}]
 
 
-def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch, local, executor):
+def test_worker_of_another_engine__is_excluded_while_others_remain(monkeypatch, local, executor):
     local.scale(2)
     executor._client.wait_for_workers(2)
     unlike = []
@@ -253,16 +253,16 @@ def test_local_cluster__listens_on_loopback_and_refuses_strangers():
         assert answering(opened) == [] and started.workers() == 1
     # The control: without TLS the same attempts succeed.
     place = {"host": "127.0.0.1", "dashboard_address": None}
-    nanny = {"cls": PathlessNanny, "options": {"host": "127.0.0.1", "worker_class": PagelessWorker}}
+    nanny = {"cls": PrivateNanny, "options": {"host": "127.0.0.1", "worker_class": PrivateWorker}}
     before = listeners(os.getpid())
-    with SpecCluster({"0": nanny}, {"cls": PagelessScheduler, "options": place}, silence_logs=50):
+    with SpecCluster({"0": nanny}, {"cls": PrivateScheduler, "options": place}, silence_logs=50):
         opened = listeners(os.getpid()) - before
         assert len(answering(opened)) == len(opened) == 3
 
 
 def test_scheduler_elsewhere__needs_tls_with_certificates(monkeypatch):
     client = Mock(side_effect=OSError("asked"))
-    monkeypatch.setattr("simstudy.execution.clusters.FirmClient", client)
+    monkeypatch.setattr("simstudy.execution.clusters.NoReconnectClient", client)
     network = r"anybody on the network can run code as you; use tls://.*a Client of your own"
     certified = r"certificates are missing; set distributed.comm.tls.ca-file and"
     elsewhere = "tcp://10.77.0.1:1", "tcp://host:1", "tcp://127.0.0.1.org:1", "tcp://localhost.org:1", "ws://host:1"

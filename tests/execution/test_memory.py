@@ -147,7 +147,7 @@ def test_job_script__asks_for_what_the_configuration_states(tmp_path):
     assert worker.startswith(f"{shlex.quote(sys.executable)} -m distributed.cli.dask_worker tls://SCHEDULER ")
     assert " --nthreads 4 " in worker and ' --local-directory "$scratch" ' in worker
     key = f"{folder}/.partial/KEY"
-    own = "--lifetime 2h --no-dashboard --worker-class simstudy.execution.clusters.PagelessWorker"
+    own = "--lifetime 2h --no-dashboard --worker-class simstudy.execution.clusters.PrivateWorker"
     assert worker.endswith(f" {own} --protocol tls:// --tls-ca-file {key} --tls-cert {key} --tls-key {key}")
     assert "BEGIN" not in "".join(lines)  # of a key
 
@@ -197,7 +197,7 @@ def test_job_that_is_refused__is_submitted_again_if_another_was_taken(accepted, 
                 raise RuntimeError("Command exited with code 1\nstderr:\nno such queue")
 
     monkeypatch.setattr(clusters, "SUBMIT_SECONDS", 0.0)
-    kind = clusters._patient(Job)
+    kind = clusters._resubmitting(Job)
     kind.accepted = accepted
     asyncio.run(kind().start())
     assert len(scripts) == submitted and (accepted or kind.refusal.strip() == "no such queue")

@@ -180,7 +180,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
 
 
 @pytest.mark.parametrize("stated, said", [
-    ({"QUEUE": "nowhere"}, r"nvalid partition.*mend jobqueue\.slurm"),
+    ({"QUEUE": "nowhere"}, r"nvalid partition.*fix jobqueue\.slurm"),
     rare({"JOB_SCRIPT_PROLOGUE": "['exit 1']"}, "ended without becoming workers"),
 ])  # fmt: skip
 def test_jobs_that_are_refused_or_end_at_once__are_one_message_and_exit_code_2(slurm, design, tmp_path, stated, said):

@@ -106,7 +106,7 @@ def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
 
 def test_endless_file__is_not_searched_without_end(store, monkeypatch):
     put(store, 0)
-    monkeypatch.setattr("simstudy.execution.store.FARTHEST", 1 << 24)
+    monkeypatch.setattr("simstudy.execution.store.MAX_SEARCHED", 1 << 24)
     os.truncate(store.folder / RUN, 1 << 40)  # of holes
     tracemalloc.start()
     assert Store(store.folder).read_batches(ID, [0], CELL).keys() == {0}
@@ -244,7 +244,7 @@ def test_results_that_are_missing_or_damaged__are_one_message(tmp_path):
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
     vast = loaded(tmp_path, re.sub("_replicates = [0-9]+", "_replicates = 160_000_000", varied(batch_size=16)))
     made = watched(monkeypatch, state, "Task")
-    monkeypatch.setattr(executors, "AHEAD", 10)
+    monkeypatch.setattr(executors, "MAX_WAITING", 10)
     store = Store(tmp_path / "study")
     run_state = RunState(vast, store)
     with open_executor("serial") as executor:
