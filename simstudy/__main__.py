@@ -47,7 +47,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; a mistake of the user becomes a message and exit code 2."""
     from simstudy.commands import app, typer
 
-    os.environ["MPLBACKEND"] = "agg"  # as for all files; Jupyter passes on its own, which may not be installed here
+    os.environ["MPLBACKEND"] = "agg"  # for figures in files; that of Jupyter may not be installed here
     try:
         return int(typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False) or 0)
     except UserError as error:
@@ -64,7 +64,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
 
 def catch_signals() -> None:
-    """Let signals that end a process raise `Interrupted`; ``nohup`` keeps its meaning."""
+    """Let signals that end a process raise `Interrupted`; under ``nohup`` SIGHUP stays ignored."""
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 LARGEST = 1e50  # of numbers, and of the reciprocal of a bandwidth: no logit overflows float64
 MAX_NUMBERS = 1 << 30
-"""Largest size of an array, 8 GiB of numbers; a view may repeat one number any number of times."""
+"""Largest size of an array, 8 GiB of numbers; a view of one number may have any size."""
 
 
 def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:

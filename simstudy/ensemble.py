@@ -90,19 +90,19 @@ def nw_ensemble(
     if combination is not None and output_projections is not None:
         raise ValueError("combination with output_projections, which combine heads themselves; give one of them")
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
-    width, into, out = y.shape[1] if vectors else 1, None, None
+    width, w_v, w_o = y.shape[1] if vectors else 1, None, None
     if value_projections is not None:
-        into = _array("value_projections", value_projections, (n_heads, width, "k"))
-        width = into.shape[2]
+        w_v = _array("value_projections", value_projections, (n_heads, width, "k"))
+        width = w_v.shape[2]
     if output_projections is not None:
-        out = _array("output_projections", output_projections, (n_heads, width, "c"))
+        w_o = _array("output_projections", output_projections, (n_heads, width, "c"))
     visible, shape = None, (len(points), len(x))
     if mask is not None:
         visible = real_array("mask", mask, f"booleans of shape {shape}", "biufcO")
         if visible.shape != shape or visible.dtype != bool:
             raise ValueError(f"mask is {visible.dtype} of shape {visible.shape}; give booleans of shape {shape}")
-        if not (sees := visible.any(axis=1)).all():
-            raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
+        if not (sees_any := visible.any(axis=1)).all():
+            raise ValueError(f"mask lets query {int(np.argmin(sees_any))} see no key; let each see one at least")
     if head_bandwidths is not None:
         if not ((factors := _array("head_bandwidths", head_bandwidths, (n_heads,))) > 0.0).all():
             raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
@@ -120,18 +120,18 @@ def nw_ensemble(
         found = evaluate(settings, b, inputs, visible=visible)
         columns.append(np.clip(found.means[0], column.min(), column.max()))
     means, gram = np.stack(columns, axis=-1), np.asarray(found.gram)[0]
-    if into is not None:
-        means = np.einsum("qhv,hvk->qhk", means, into)
-    if not vectors and into is None and out is None:
+    if w_v is not None:
+        means = np.einsum("qhv,hvk->qhk", means, w_v)
+    if not vectors and w_v is None and w_o is None:
         means = means[:, :, 0]
-    estimate = np.moveaxis(means, 1, -1) @ a if out is None else np.einsum("qhk,hkc->qc", means, out)
+    estimate = np.moveaxis(means, 1, -1) @ a if w_o is None else np.einsum("qhk,hkc->qc", means, w_o)
     last = ("component",) * (means.ndim - 2)
-    heads = _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i")
-    products = _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)")
-    combined, how = (last, "sum_h a_h f_h(x_q)") if out is None else (("output",), "sum_h O_h' f_h(x_q)")
+    heads = _attrs("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i")
+    products = _attrs("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)")
+    combined, how = (last, "sum_h a_h f_h(x_q)") if w_o is None else (("output",), "sum_h O_h' f_h(x_q)")
     return xr.Dataset(
         {
-            "estimate": (("query", *combined), estimate, _about("combined estimate", "units of values", how)),
+            "estimate": (("query", *combined), estimate, _attrs("combined estimate", "units of values", how)),
             "head_estimate": (("query", "head", *last), means, heads),
             "weight_gram": (("query", "head_i", "head_j"), gram, products),
         },
@@ -139,7 +139,7 @@ def nw_ensemble(
     )
 
 
-def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
+def _attrs(meaning: str, units: str, formula: str) -> dict[str, str]:
     return {"long_name": meaning, "units": units, "formula": formula}
 
 
@@ -164,7 +164,7 @@ def principal_angles(projections: ArrayLike) -> xr.DataArray:
         If the projections have the wrong shape or rank, or hold NaN or infinity.
     """
     angles = geometry.principal_angles(geometry.orthonormal_bases(_projections(projections, full_rank=True)))
-    attributes = _about("principal angles between heads", "rad", "arccos of the singular values of U_i' U_j")
+    attributes = _attrs("principal angles between heads", "rad", "arccos of the singular values of U_i' U_j")
     return xr.DataArray(angles, dims=("head_i", "head_j", "angle"), name="principal_angles", attrs=attributes)
 
 
@@ -192,7 +192,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     b = np.nan if bandwidth is None else positive("bandwidth", bandwidth)
     indices = geometry.diversity_indices(_projections(projections, full_rank=True), b)
     names, about = geometry.GEOMETRIC_INDICES, "see simstudy.data.geometry.diversity_indices"
-    return xr.DataArray(indices, {"index": list(names)}, "index", "hdi", _about("head diversity indices", "1", about))
+    return xr.DataArray(indices, {"index": list(names)}, "index", "hdi", _attrs("head diversity indices", "1", about))
 
 
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 OfMeans = Callable[[Mapping[str, Array]], Array]
-"""A measure as a function of means (case,) by name; the mean of its own numbers has its own name."""
+"""A measure as a function of means (case,) by name, among them the mean of its formula in `KNOWN`."""
 FAILURE_RATE = "failure_rate"  # a measure of all functions
 OF_TABLES = ("relative_precision", "bias_eliminated_coverage", "convergence")
 """Measures that need all estimates at once."""

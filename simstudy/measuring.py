@@ -46,9 +46,9 @@ def estimates(
     Returns
     -------
     pandas.DataFrame
-        Long: a row for each data set and method (and estimand, if estimates are arrays), with a column for each
-        factor; ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth``, as far as the functions return
-        them, NaN in rows without; and ``failure``, the reason of such a row.
+        A row for each data set and method (and estimand, if estimates are arrays), with a column for each factor;
+        those of ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth`` that the functions return, NaN
+        where a method returns none or failed; and ``failure``, the reason, or an empty text.
 
     Raises
     ------
@@ -213,15 +213,15 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, rows: xr.Da
     """Return measures, with their errors, over the data sets for which ``counts`` is true."""
     values = {name: each.where(counts) for name, each in arrays.items()}
     n, e = counts.sum("dataset"), values["estimate"]
-    spread = e.std("dataset", ddof=1)
+    sd = e.std("dataset", ddof=1)
     of_reference = e.sel({ESTIMATOR: reference})
-    ratio, rho = (spread.sel({ESTIMATOR: reference}) / spread) ** 2, xr.corr(e, of_reference, "dataset")
+    ratio, rho = (sd.sel({ESTIMATOR: reference}) / sd) ** 2, xr.corr(e, of_reference, "dataset")
     # Degrees of freedom; where all methods have the same data sets, Table 6.
     own, other, both = (each.count("dataset") - 1 for each in (e, of_reference, e + of_reference))
     scatter = np.maximum(own + other - 2 * rho**2 * both, 0.0) / (2 * own * other)
     found: dict[str, Any] = {
         "convergence": _share(counts.where(rows.any(ESTIMATOR) & rows.any("dataset"))),
-        "empirical_se": (spread, spread / np.sqrt(2 * (n - 1))),
+        "empirical_se": (sd, sd / np.sqrt(2 * (n - 1))),
         "relative_precision": (ratio - 1, 2 * ratio * np.sqrt(scatter)),
     }
     targets = {"bias_eliminated_coverage": e.mean("dataset")}
@@ -236,7 +236,7 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, rows: xr.Da
         square = (values["se"] ** 2).mean("dataset")
         scatter = (values["se"] ** 2).var("dataset", ddof=1) / (4 * n * square**2)
         found["model_se"] = np.sqrt(square), np.sqrt(scatter * square)
-        size = np.sqrt(square) / spread
+        size = np.sqrt(square) / sd
         found["relative_error_of_model_se"] = size - 1, size * np.sqrt(scatter + 1 / (2 * (n - 1)))
     if "lower" in values:
         ends = values["lower"], values["upper"]
@@ -251,6 +251,6 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, rows: xr.Da
     return made
 
 
-def _share(of: xr.DataArray) -> tuple[Any, Any]:
-    share = of.astype(float).mean("dataset")
-    return share, np.sqrt(share * (1 - share) / of.notnull().sum("dataset"))
+def _share(values: xr.DataArray) -> tuple[Any, Any]:
+    share = values.astype(float).mean("dataset")
+    return share, np.sqrt(share * (1 - share) / values.notnull().sum("dataset"))

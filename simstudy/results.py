@@ -17,7 +17,7 @@ from simstudy.design.measures import VARIABLES, Variable, coordinates_of, descri
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
-LAYOUT = "tree 3"  # an attribute of results, to be changed with the layout by `tree_of`
+LAYOUT = "tree 3"  # version of the layout by `tree_of`, an attribute of results
 ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
 SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"
 _SHOWN = ("n_replicates", "n_failed", "precision_reached")  # shown with measures; other counts are in the group `run`
@@ -27,7 +27,7 @@ _DIMENSIONS = {METHOD: ESTIMATOR}
 DERIVED = ("bandwidth_rule", "total_dim")  # settings that are computed from others
 SPARSE = 4  # combinations of factors for each cell, beyond which a grid is a list of cells
 _NAMED = ("index", "look", "drawn", "end", "figure")  # dimensions that are not factors
-_SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
+_OPTIONAL = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
     name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
 }
 """Variables that a table has only if at least one cell has them."""
@@ -140,8 +140,8 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
 
 def tree_of(cells: xr.Dataset) -> xr.DataTree:
     """Return results in a table as a tree, without variables that are undefined in all cells of a grid."""
-    of = cells.variables  # labelled arrays would take ten times as long
-    settings = {name: of[name] for name in cells.coords if of[name].dims == ("cell",)}
+    arrays = cells.variables  # labelled arrays would take ten times as long
+    settings = {name: arrays[name] for name in cells.coords if arrays[name].dims == ("cell",)}
     groups = {
         "/": xr.Dataset(attrs=cells.attrs | {"layout": LAYOUT}),
         f"/{SETTINGS}": described(xr.Dataset(coords={"cell": np.arange(cells.sizes["cell"]), **settings})),
@@ -152,9 +152,9 @@ def tree_of(cells: xr.Dataset) -> xr.DataTree:
         groups |= {f"/{name}{end}": each for end, each in _groups(cells, numbers, [rows[i] for i in numbers], factors)}
     for dimension, group in (("claim", VERDICTS), ("comparison", COMPARISONS)):
         if dimension in cells.dims:
-            columns = [name for name in cells.data_vars if of[name].dims == (dimension,)]
-            own = {str(name).removeprefix("comparison_"): of[name] for name in columns}
-            groups[f"/{group}"] = xr.Dataset(own, coords={dimension: of[dimension]})
+            columns = [name for name in cells.data_vars if arrays[name].dims == (dimension,)]
+            own = {str(name).removeprefix("comparison_"): arrays[name] for name in columns}
+            groups[f"/{group}"] = xr.Dataset(own, coords={dimension: arrays[dimension]})
     return xr.DataTree.from_dict(groups)
 
 
@@ -259,7 +259,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
         counts, text = name.startswith(("n_", "look_")), variable.unit == "text"
         shape = [len(kept), *(len(coords[each]) for each in others)]
         made = np.full(shape, "" if text else 0 if counts else np.nan, object if text else float)
-        stored = name not in _SOMETIMES
+        stored = name not in _OPTIONAL
         for nodes, places in zip(groups, numbers, strict=True):
             held = places >= 0
             for group, own_name, sources in _places(name, variable):

@@ -117,12 +117,12 @@ def simulate(
     if taken := {*factors} & {"method", "seed", "batch_size"}:
         raise UserError(f"factors: {min(taken)!r} is an argument of simulate; give the factor another name")
     named = methods if isinstance(methods, Mapping) else _by_name("methods", methods)
-    if odd := [each for each in named if not str(each).isidentifier()]:
-        raise UserError(f"methods: {odd[0]!r} cannot name a function; give letters, digits and underscores")
+    if invalid := [each for each in named if not str(each).isidentifier()]:
+        raise UserError(f"methods: {invalid[0]!r} cannot name a function; give letters, digits and underscores")
     own = _by_name("measures", [each for each in measures if callable(each)])
     drawn = _by_name("process", [process], "process")
-    if twice := {*named} & {*own} | {*drawn} & ({*named} | {*own}):
-        raise UserError(f"{min(twice)} is the name of two functions; give one of them another name")
+    if repeated := {*named} & {*own} | {*drawn} & ({*named} | {*own}):
+        raise UserError(f"{min(repeated)} is the name of two functions; give one of them another name")
     text = stand_ins(drawn | {**named} | own, version)
     study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.").functions(
         process=next(iter(drawn)),

@@ -116,11 +116,11 @@ def run(
 def run_loaded(design: Design, *, observer: Any = None, executor: Any = "threads", **how: Any) -> xr.DataTree:
     """Run a study and warn the caller of `run` or `simulate`; further arguments as of `complete`."""
     # New processes import the script, which would call this function again.
-    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # not imported again
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # `__main__.py` is not imported
     once = script.name == "__main__.py" or not script.is_file() or b"__name__" in script.read_bytes()
     if executor in ("processes", "cuda") and not once:
         remedy = "write the call below if __name__ == '__main__':"
-        raise UserError(f"executor: processes import your script, which would call again; {remedy}")
+        raise UserError(f"executor: processes import your script, which would repeat the call; {remedy}")
     with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as display:
         results, status, notes = complete(design, observer=display, executor=executor, **how)
     lines = [missed_line(status, design), undecided_line(cells_of(results), design)]
@@ -212,7 +212,7 @@ def complete(
         def claim(memory: float, workers: int) -> None:
             require_memory(design.cells, memory, workers)
             held.enter_context(store.locked())
-            prepare()  # It may write once the call is accepted.
+            prepare()  # writes files, as the arguments are accepted now
 
         # The executor is opened first: if that fails, no folder is made.  It is closed before theory is computed, which
         # may take minutes, so that jobs of a cluster are not idle.
@@ -229,11 +229,11 @@ def complete(
         with threadpool_limits(limits=1):
             joined, details = assemble(design, state.cells, partial(observer, state), opened.device, theories)
             judged = judge(design, state.cells, theories)
-        results = xr.merge([joined, judged, *_zipped(design, state.cells)], combine_attrs="override")
+        results = xr.merge([joined, judged, *_first_intervals(design, state.cells)], combine_attrs="override")
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
         path = store.write_dataset(RESULTS_FILE, tree := tree_of(results))
-        tree.encoding = {"source": str(path.absolute())}  # for the details of the same run
+        tree.encoding = {"source": str(path.absolute())}  # to find the details of the same run
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
@@ -254,7 +254,7 @@ def require_trust(cells: Iterable[Cell]) -> None:
             piece.code.require_trust()
 
 
-def _zipped(design: Design, cells: Sequence[CellProgress]) -> Iterator[xr.Dataset]:
+def _first_intervals(design: Design, cells: Sequence[CellProgress]) -> Iterator[xr.Dataset]:
     """Yield intervals of the first replicates if a figure shows them; NaN for failed replicates."""
     if not (figures := [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]):
         return
@@ -363,11 +363,11 @@ class Findings:
         return Plot(draw(figures[name], name, self._results))
 
     def __repr__(self) -> str:
-        return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])
+        return "\n".join([*self._summary(), *([self._verdict_rows().to_string()] if "claim" in self._results else [])])
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(map(escape, self._summary()))
-        return f"<p>{lines}</p>{self._brief().to_html() if 'claim' in self._results else ''}"
+        return f"<p>{lines}</p>{self._verdict_rows().to_html() if 'claim' in self._results else ''}"
 
     def _summary(self) -> list[str]:
         results, device = self._results, self._results.attrs["run"].partition('"device": "')[2].partition('"')[0]
@@ -379,6 +379,6 @@ class Findings:
         title = f"{results.attrs['title']} ({results.attrs['profile']})"
         return [title, f"{size}, by {device or 'an unknown device'}", *([missed] if short else []), *counts]
 
-    def _brief(self) -> pd.DataFrame:
+    def _verdict_rows(self) -> pd.DataFrame:
         columns = ["claim", "verdict", "expected", "statistic", "estimate", "claimed"]
         return pd.DataFrame(map(vars, verdict_lines(self._results)))[columns].set_index("claim")

@@ -25,9 +25,9 @@ class Ties(NamedTuple):
     Two conditions share a set if their difference is not significant.
     """
     pairs: pd.DataFrame
-    """Numbers of rows ``first`` and ``second``, ``difference``, ``error`` and adjusted p-value ``p``."""
+    """Rows ``first`` and ``second`` of conditions, from 0; ``difference``, ``error`` and adjusted p-value ``p``."""
     note: str
-    """Bound on the error rate."""
+    """Meaning of the sets, and bound on the error rate."""
 
     def __repr__(self) -> str:
         return f"{self.conditions.to_string(index=False)}\n{self.note}"

@@ -56,8 +56,8 @@ def say_json(content: Any) -> None:
     say(*json.dumps(content, indent=2, allow_nan=False).split("\n"))
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         say(f"simstudy {simstudy.__version__}")
         raise typer.Exit
 
@@ -99,7 +99,7 @@ ConfirmOption = Annotated[
 ClaimsOption = Annotated[bool, typer.Option("--claims", help="Also show the table of claims.")]
 
 
-def opened(
+def load_with_store(
     design: str | Path, profile: str, output: Path, trust: list[Path] | None = None, confirm: str | None = None
 ) -> tuple[Design, Store]:
     """Return a design and its store."""
@@ -188,7 +188,7 @@ def run(
     claims: ClaimsOption = False,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
-    # xarray imports Dask once if it is installed; without Dask a short run takes a tenth less.
+    # xarray imports Dask at its first use, if it is installed; without Dask a short run takes a tenth less.
     if not {"dask", "xarray"} & {*sys.modules}:
         sys.modules["dask"] = None  # type: ignore[assignment]
         importlib.import_module("xarray").Variable((), 0.0)
@@ -196,7 +196,7 @@ def run(
     from simstudy.report.progress import ProgressDisplay
     from simstudy.study import run_share
 
-    loaded, store = opened(design, profile, output, trust, confirm)
+    loaded, store = load_with_store(design, profile, output, trust, confirm)
     how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers}
     if share is None:
         raise typer.Exit(run_and_report(loaded, store, claims, **how))
@@ -218,14 +218,14 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
     results = cells_of(written)
     replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
-    lines = _say_answer(results, loaded, claims)
+    lines = _print_answer(results, loaded, claims)
     say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
     if loaded.confirmation:
         say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
     if warnings := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
         warn(*warnings)
     if store.read_json(tables.MADE_OF) != tables.made_of(status, store):
-        # Imported and drawn last, after verdicts are printed.
+        # The page is imported and drawn last, after verdicts are printed.
         from simstudy.report.page import write_report
 
         with store.locked():
@@ -237,7 +237,7 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
     return 0 if all(cell.reached for cell in status.cells) else EXIT_PRECISION_MISSED
 
 
-def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[Any]:
+def _print_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[Any]:
     from simstudy.report import tables
 
     lines = tables.verdict_lines(results)
@@ -267,13 +267,13 @@ def submit(
     from simstudy.execution.clusters import job_script
     from simstudy.execution.executors import Jobs
 
-    loaded, store = opened(design, profile, output, trust, confirm)
-    asked = Jobs(jobs, store.folder.absolute())
+    loaded, store = load_with_store(design, profile, output, trust, confirm)
+    slurm_jobs = Jobs(jobs, store.folder.absolute())
     store.files.require_own_files()  # before Dask makes the folder of logs
     if show:
-        say(*job_script(asked).split("\n"))
+        say(*job_script(slurm_jobs).split("\n"))
     else:
-        raise typer.Exit(run_and_report(loaded, store, output=output, executor=asked))
+        raise typer.Exit(run_and_report(loaded, store, output=output, executor=slurm_jobs))
 
 
 @app.command()
@@ -293,7 +293,7 @@ def status(
     from simstudy.execution.provenance import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
 
-    loaded, store = opened(design, profile, output, trust, confirm)
+    loaded, store = load_with_store(design, profile, output, trust, confirm)
     found = read_status(loaded, store) or counted(loaded, store)
     if as_json:
         say_json(status_record(found, loaded, store))
@@ -313,7 +313,7 @@ def plan(
     from simstudy.report.progress import plan_table
     from simstudy.study import plan as plan_study
 
-    loaded, _ = opened(design, profile, output, trust)
+    loaded, _ = load_with_store(design, profile, output, trust)
     say(*plan_table(plan_study(loaded, output=output), workers))
 
 
@@ -342,12 +342,12 @@ def report(
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
         say(f"page: {gather(known, profile, output, trust or ())}")
         return
-    loaded, store = opened(design, profile, output, trust, confirm)
+    loaded, store = load_with_store(design, profile, output, trust, confirm)
     results = cells_of(read_results(store))
-    # Written first, as it refuses results of another design.
+    # The page is written first, as that refuses results of another design.
     with store.locked():
         path = write_report(results, loaded, store)
-    say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
+    say(count_verdicts(_print_answer(results, loaded, claims)), f"page: {path}")
 
 
 @app.command()
@@ -364,7 +364,7 @@ def replay(
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.study import require_trust, rules_of, sized
 
-    loaded, store = opened(design, profile, output, trust, confirm)
+    loaded, store = load_with_store(design, profile, output, trust, confirm)
     if cell >= len(loaded.cells):
         raise UserError(f"--cell {cell}: must be a number below {len(loaded.cells)}")
     require_trust([loaded.cells[cell].cell])
@@ -434,7 +434,7 @@ def _read(path: Path, columns: dict[str, Any]) -> Any:
 
     with open_regular(path, MAX_BYTES) as file:
         try:
-            # With two rows, as pandas takes the first column for names of rows if the first row is longer.
+            # Two rows, as pandas takes the first column for names of rows if the first row is longer than the header.
             names = pd.read_csv(file, header=None, nrows=2, dtype=str).iloc[0]
             file.seek(0)
             table = pd.read_csv(file)
