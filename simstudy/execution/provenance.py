@@ -176,7 +176,7 @@ class Status(Record):
 
 
 def read_status(design: Design, store: Store) -> Status | None:
-    """Return the status that the last run wrote; None if design, code or batches have changed since."""
+    """Return the status that the last run wrote; None if design or code have changed since, or batches are lost."""
     try:
         status = Status.model_validate_json(store.files.read(STATUS_FILE, MAX_RESULTS_BYTES))
     except (Missing, ValidationError):
