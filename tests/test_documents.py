@@ -88,7 +88,7 @@ def test_python_blocks__run(document, number, study, monkeypatch, capsys):
 
 def test_own_question_and_contrast__have_the_answers_of_the_pages(study):
     results = cells_of(study / "outputs" / STUDY / "quick")
-    assert results.verdict.values.tolist() == ["contradicted"] and not lacking("README.md", "It does not help")
+    assert results.verdict.values.tolist() == ["contradicted"] and not lacking("README.md", "A third does not help")
     two, three = ({"n_heads": heads, "noise_sd": 1} for heads in (2, 3))
     found = simstudy.contrast(results, three, two, "mse")
     assert not lacking("simstudy/docs/results.md", f"{found.estimate:.4f}", f"{found.mcse:.5f}", below="## Two cells")
