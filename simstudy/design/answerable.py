@@ -115,9 +115,9 @@ class Reference(NamedTuple):
 
 def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: str = "") -> list[Reference]:
     """Return claims and figures with the grids and cells they refer to; `DesignError` if these do not exist."""
-    lost = {path: entry for path, entry in entries.items() if entry.grid not in grids}
-    problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, noun="grid") for path, entry in lost.items()]
-    found = ((path, entry, grids[entry.grid]) for path, entry in entries.items() if path not in lost)
+    absent = {path: entry for path, entry in entries.items() if entry.grid not in grids}
+    problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, noun="grid") for path, entry in absent.items()]
+    found = ((path, entry, grids[entry.grid]) for path, entry in entries.items() if path not in absent)
     references = [Reference(path, entry, grid, grid.select(entry.where)) for path, entry, grid in found]
     for each in references:
         problems += [*_wrong_entries(each)] or [*_wrong_selections(each)]
@@ -209,14 +209,14 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
     """Raise a `DesignError` if claims, figures or target errors need cells or measures that do not exist."""
     cells = {name: [each.cell for each in planned if each.grid == name] for name in document.grids}
     grids = {
-        name: PlannedGrid((*of.domain, *of.factors), [cell.coordinates for cell in cells[name]], cells[name], of)
-        for name, of in document.grids.items()
+        name: PlannedGrid((*grid.domain, *grid.factors), [cell.coordinates for cell in cells[name]], cells[name], grid)
+        for name, grid in document.grids.items()
     }
     entries: dict[str, Any] = {f"claims.{name}": claim for name, claim in document.claims.items()}
-    asked, problems = dict[tuple[str, str], Sequence[Cell]](), list[Problem]()
+    needed, problems = dict[tuple[str, str], Sequence[Cell]](), list[Problem]()
     for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
         field = "measure" if isinstance(each.entry, BaseClaim) else "y"
-        asked[f"{each.path}.{field}", each.stated(field)] = each.cells
+        needed[f"{each.path}.{field}", each.stated(field)] = each.cells
     # A target error for all grids is valid if one grid has the measure; other profiles may leave out grids.
     everywhere = [each.cell for each in planned]
     for name, grid in grids.items():
@@ -224,11 +224,11 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
             own = grid.stated.precision.get(kind)
             path = f"precision.{kind}" if own is None else f"grids.{name}.precision.{kind}"
             measures = getattr(document.precision, kind) if own is None else own
-            asked |= {(path, measure): everywhere if own is None else grid.cells for measure in measures}
+            needed |= {(path, measure): everywhere if own is None else grid.cells for measure in measures}
         if grid.stated.by_query and any({"queries", c.queries.queries.kind} & {*c.population} for c in grid.cells):
-            why = "query points are a population, drawn anew in each batch; remove it"
-            problems.append(Problem(f"grids.{name}.by_query", True, why))
-    problems += [each for (path, measure), of in asked.items() for each in _missing_measure(path, measure, of)]
+            remedy = "query points are a population, drawn anew in each batch; remove it"
+            problems.append(Problem(f"grids.{name}.by_query", True, remedy))
+    problems += [each for (path, measure), on in needed.items() for each in _missing_measure(path, measure, on)]
     if problems:
         raise DesignError("", problems)
 
@@ -247,10 +247,10 @@ def _missing_measure(path: str, measure: str, cells: Sequence[Cell]) -> Iterator
     if len(without) < (1 if of_claim else len(cells)):
         return
     names = [name for name in known[0] if all(name in each for each in known)]
-    whose = f"functions: {without[0].label}" if without[0] else "heads"
+    source = f"functions: {without[0].label}" if without[0] else "heads"
     remedy = f'did you mean "{near}"?' if (near := nearest(measure, names)) else f"use one of {', '.join(names)}"
     remedy = remedy if without[0] else _NEEDED.get(measure, remedy)
-    yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {remedy}")
+    yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({source}); {remedy}")
 
 
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
@@ -259,8 +259,8 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
     grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
     involved = Reference("", claim, grid, grid.select(claim.where)).cells
     # Diversity indices depend on heads only, except indices of outputs.
-    alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
-    return draws_in(involved, {"heads", "head_files"} if alone else _NOUNS.keys())
+    of_projections = claim.measure == "hdi" and not str(claim.index).startswith("output")
+    return draws_in(involved, {"heads", "head_files"} if of_projections else _NOUNS.keys())
 
 
 def draws_in(cells: Sequence[Cell], considered: Collection[str] = _NOUNS.keys()) -> str:
@@ -269,16 +269,16 @@ def draws_in(cells: Sequence[Cell], considered: Collection[str] = _NOUNS.keys())
     for part, noun in ((part, noun) for part, noun in _NOUNS.items() if part in considered):
         if any(part in cell.population for cell in cells):
             parts["over a population of"].append(noun)
-        having = [cell for cell in cells if part in cell.drawn | cell.given]
-        if all(part in cell.population for cell in having):
+        concerned = [cell for cell in cells if part in cell.drawn | cell.given]
+        if all(part in cell.population for cell in concerned):
             continue
         numbers = set[Any]()  # stated if it is the same in all cells
-        for cell in having:
+        for cell in concerned:
             held_out = getattr(cell.data.key_distribution, "held_out", None)
             held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out
             numbers.add({"queries": cell.n_queries, "held_out": held_out, "heads": cell.heads.n_heads}.get(part))
         number = numbers.pop() if len(numbers) == 1 else None
         text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {f'{number} ' if number else ''}{noun}"
-        fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in having)
+        fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in concerned)
         parts["for"].append(f"{text} with what is fitted to the others" if fitted else text)
     return ", ".join(f"{how} {' and '.join(drawn)}" for how, drawn in parts.items() if drawn)

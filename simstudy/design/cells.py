@@ -71,7 +71,7 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
 def require_few_cells(document: Document) -> None:
     """Raise a `DesignError` for a design with too many cells, before any is made."""
     grids = document.grids.items()
-    sizes = {k: math.prod(map(len, of.factors.values()), start=of.cells if of.domain else 1) for k, of in grids}
+    sizes = {k: math.prod(map(len, g.factors.values()), start=g.cells if g.domain else 1) for k, g in grids}
     if (total := sum(sizes.values())) > MAX_CELLS:
         largest = max(sizes, key=lambda name: sizes[name])
         remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
@@ -207,14 +207,14 @@ def _wrong_sizes(cell: Cell) -> Iterator[tuple[str, str]]:
     keys, queries, combination = data.key_distribution, cell.queries.queries, estimator.combination
     components, values = (getattr(heads.value_projections, name, 0) for name in ("n_components", "value_dim"))
     entries: Any
-    for setting, entries, noun, number, of in (
+    for setting, entries, noun, number, limit in (
         ("combination", getattr(combination, "weights", None), "weights", n_heads, "n_heads"),
         ("head_bandwidths", estimator.head_bandwidths, "factors", n_heads, "n_heads"),
         ("principal_angles", heads.principal_angles, "angles", p, "head_dim"),
         ("n_features", rows and rows.keys.T, "columns of the data", d, "n_features"),
     ):
         if entries is not None and len(entries) != number:
-            yield setting, f"{len(entries)} {noun} for {of} = {number}; state as many"
+            yield setting, f"{len(entries)} {noun} for {limit} = {number}; state as many"
     needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
     wanted = needs.get(heads.arrangement, heads.arrangement)
     for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):

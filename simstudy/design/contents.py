@@ -235,18 +235,18 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
 
 def _check(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
     """Refuse results that are not finite, or depend on more than the arguments of their own replicate."""
-    whole, fails = compute(slice(None)), isinstance(piece, Functions)
+    whole, may_fail = compute(slice(None)), isinstance(piece, Functions)
     if isinstance(piece, Functions) and not np.isfinite(whole).all(axis=-1).any():
         why: list[str] = []
         failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY)), note=why.append).values()])
-        of = ", ".join(each for each, fails_in in zip(piece.measured, failed, strict=True) if fails_in.all())
+        measures = ", ".join(each for each, fails in zip(piece.measured, failed, strict=True) if fails.all())
         fault = f"{name} gives no finite numbers in any of {MANY} replicates on which it was tried"
         if failed.any(axis=0).all():
-            piece.refuse(f"{fault}: {next(iter(why), of)}")
-    if not fails and not np.isfinite(whole).all():
+            piece.refuse(f"{fault}: {next(iter(why), measures)}")
+    if not may_fail and not np.isfinite(whole).all():
         piece.refuse(f"{name} returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):
         piece.refuse(f"{name} returns other values when it is called again; it must depend on its arguments alone")
-    if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=1e-12 if fails else 0.0, equal_nan=True):
+    if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=1e-12 if may_fail else 0.0, equal_nan=True):
         fault = "gives a replicate other numbers among other replicates; no replicate may see another"
         piece.refuse(f"{name} {fault}, and the first axis of arrays is that of replicates")

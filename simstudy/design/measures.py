@@ -42,7 +42,7 @@ def setting(name: str) -> tuple[str, ...]:
     own, _, parameter = name.partition(".")
     fields = [TABLES[TABLE_OF[own]].model_fields[own]] if own in TABLE_OF else []
     records = [record.model_fields for each in fields for record in records_in(each.annotation)]
-    fields = [of[parameter] for of in records if parameter in of] if parameter else fields
+    fields = [each[parameter] for each in records if parameter in each] if parameter else fields
     titles = [each.title for each in fields if each.title] or [re.sub("[._]", " ", name)]
     return (*(part.strip() for part in titles[0].split("|")), "", "")[:3]
 
@@ -172,11 +172,11 @@ def _parsed(catalogue: str) -> Iterator[dict[str, Variable]]:
         yield {name: Variable(tuple(dims.split()), *texts) for name, *texts in rows}
 
 
-def _derived(of: dict[str, Variable], suffix: str, meaning: str, *dims: str) -> dict[str, Variable]:
+def _derived(variables: dict[str, Variable], suffix: str, meaning: str, *dims: str) -> dict[str, Variable]:
     """Return variables that describe others, in the same unit and, by default, dimensions without ``source``."""
     return {
         f"{name}_{suffix}": Variable(dims or each.dims[each.dims[0] == "source" :], each.unit, meaning.format(name))
-        for name, each in of.items()
+        for name, each in variables.items()
     }
 
 
@@ -201,8 +201,8 @@ measures."""
 OCCASIONAL = ("regret",)
 """Measures of ensembles that are left out of results if no cell has them."""
 _BY_QUERY = {
-    f"{name}_by_query": Variable(("query",), of.unit, f"{re.sub(_OVER_QUERIES, '', of.meaning)}, at each query")
-    for name, of in MEASURES.items()
+    f"{name}_by_query": Variable(("query",), each.unit, f"{re.sub(_OVER_QUERIES, '', each.meaning)}, at each query")
+    for name, each in MEASURES.items()
 }
 _COMPARISONS = {"comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to")} | {
     f"comparison_{name.removeprefix('verdict_')}": Variable(("comparison",), each.unit, f"as {name}")

@@ -208,7 +208,7 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
         raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 more; add some or lower it")
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
-        # A column that varies in held-out rows only has no scale.
+        # A column that is constant without the held-out rows keeps its scale.
         scale = np.where(np.ptp(features[kept], axis=0) > 0.0, features[kept].std(axis=0), 1.0)
         features = (features - features[kept].mean(axis=0)) / scale
     if not learner:
@@ -313,7 +313,7 @@ class Cell(Record):
             return None
         if isinstance(mask, choices.FileMask):
             return np.array([[letter == "1" for letter in row] for row in self.file_mask], order="F")
-        # Integers: a rounded quotient could be one key too many.
+        # Integers: a rounded quotient could show one key too many.
         gaps = np.arange(n)[:, None] + -np.arange(1, self.n_queries + 1) * n // self.n_queries
         return ((gaps < 0) & (gaps >= -getattr(mask, "width", n))).T
 
@@ -334,7 +334,7 @@ class Cell(Record):
         attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
         integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
         attended = (ATTENDED,) if attends and integrated and self.even_noise else ()
-        # Statistics of single replicates need numbers: errors of vectors are averages over directions of the signal.
+        # These statistics are of scalar values: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
         return (*of_numbers, *compared, *attended, *self.estimator.learner.statistics)
 

@@ -119,7 +119,7 @@ def _brief(value: Any) -> str:
 
 
 def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = ()) -> GetPydanticSchema:
-    """Return the annotation of alternatives that their field ``kind`` distinguishes; the argument is the default kind.
+    """Return the annotation of alternatives that their field ``kind`` distinguishes, by default the given ``kind``.
 
     A text is read as a table of that kind, a value of a ``bare`` type as the parameter of the default kind.
     """
@@ -178,7 +178,7 @@ def hint(name: str, known: list[str]) -> str:
 def nearest(name: str, known: list[str]) -> str:
     """Return the known name of the same words or last part, else the most similar; empty if none is similar."""
     words, *others = (sorted(re.split("[-_ ]", each.lower())) for each in (name, *known))
-    same = [each for each, its in zip(known, others, strict=True) if its == words or each.rpartition(".")[2] == name]
+    same = [each for each, key in zip(known, others, strict=True) if key == words or each.rpartition(".")[2] == name]
     # Long names with a common ending may be opposites; a typing error changes a third of a name of three letters.
     return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=0.7 if len(name) > 3 else 0.6)), "")
 
