@@ -91,7 +91,7 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
     fresh = ("seed",) if "functions" in base or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
     found, known = list[list[Cell]](), set[str]()
     for _ in range(TRIES * grid.cells):
-        drawn = {setting: law.draw(rng) for setting, law in grid.domain.items()}
+        drawn = {setting: each.draw(rng) for setting, each in grid.domain.items()}
         seeds = {each: int(rng.integers(1 << 62)) for each in fresh}
         if (key := repr(drawn)) in known:
             continue

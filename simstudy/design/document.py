@@ -82,7 +82,7 @@ class Study(Record):
 class Precision(Record):
     """Target Monte Carlo standard errors by measure, and the least and largest number of replicates of a cell.
 
-    More than the least are computed to reach these errors ("precision"), to decide claims ("verdict"), or for "both".
+    Further replicates serve to reach these errors ("precision"), to decide claims ("verdict"), or "both".
     """
 
     relative_mcse: dict[Identifier, Positive] = Field(default_factory=dict)
@@ -98,7 +98,7 @@ class Budget(Record):
     wall_seconds: Positive | None = None
 
 
-class Law(Record):
+class Distribution(Record):
     """Distribution of a setting: one entry, [lowest, highest] or a list of values; integer ends give integers."""
 
     uniform: Ends | None = None
@@ -136,7 +136,7 @@ class Law(Record):
 class Grid(Record):
     """All combinations of levels of factors, with fixed settings and with settings drawn from a domain.
 
-    ``cells`` settings are drawn from the domain, and each is combined with all levels.  ``exact`` adds theory for any n
+    ``cells`` settings are drawn from the domain, each combined with all levels.  ``exact`` adds theory for any n
     to that of leading order; it takes seconds for each cell.  ``drop`` lists combinations of levels that have no cell,
     each by the levels of some factors.
     """
@@ -145,7 +145,7 @@ class Grid(Record):
     settings: dict[str, Any] = Field(default_factory=dict)
     factors: dict[str, Levels] = Field(default_factory=dict)
     drop: list[dict[str, Any]] = Field(default_factory=list)
-    domain: dict[str, Law] = Field(default_factory=dict)
+    domain: dict[str, Distribution] = Field(default_factory=dict)
     cells: Annotated[int, Field(ge=2, le=MAX_CELLS)] = MIN_SETTINGS
     precision: dict[str, Any] = Field(default_factory=dict)
     by_query: bool = False
@@ -155,8 +155,8 @@ class Grid(Record):
         """Return in words the settings for which a claim is judged."""
         if not self.domain:
             return "at these settings"
-        laws = ", ".join(f"{setting} {law.words}" for setting, law in self.domain.items())
-        return f"{'in each of' if holds == 'everywhere' else 'on average over'} {self.cells} settings drawn with {laws}"
+        text = ", ".join(f"{setting} {each.words}" for setting, each in self.domain.items())
+        return f"{'in each of' if holds == 'everywhere' else 'on average over'} {self.cells} settings drawn with {text}"
 
 
 class OwnMeasureText(Record):

@@ -89,20 +89,20 @@ decomposition_gap | 1 | relative difference of the bias-variance-covariance deco
     its mean squared error | (b^2 + V/H + (1 - 1/H) C) / direct_mse - 1
 ambiguity_gap | 1 | relative difference of the ambiguity decomposition of the uniform average from its mean squared
     error | (mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1
-correlation_gap | 1 | the same with covariance from the mean variance and the correlation across data sets | (b^2 +
-    V/H + (1 - 1/H) correlation V) / direct_mse - 1
-query_correlation_gap | 1 | the same with the correlation over query points in place of that across data sets | (b^2 +
+correlation_gap | 1 | decomposition_gap with the mean variance times the correlation as covariance | (b^2 + V/H +
+    (1 - 1/H) correlation V) / direct_mse - 1
+query_correlation_gap | 1 | decomposition_gap with the mean variance times query_correlation as covariance | (b^2 +
     V/H + (1 - 1/H) query_correlation V) / direct_mse - 1
 equivalent_heads | 1 | number of heads whose uniform average would have the variance of the combined estimate, at the
     same mean variance and covariance | (mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)
 linear_predictability | 1 | share of the variance of a head's estimate across data sets that the best linear combination
-    of the other heads' explains (squared multiple correlation), averaged over heads; of covariances averaged over
+    of the other heads' explains (squared multiple correlation), averaged over heads; from covariances averaged over
     queries | mean_h 1 - 1 / (C_hh (C^-1)_hh)
 [indexed_measures: cell index]
-hdi | see index | head diversity indices; those called `output` come from the estimates, those called `disagreement` are
-    the regularisers of Li et al. (2018): minus the mean over all pairs of heads, of a head with itself too, of the
-    cosine of their value transformations, of the overlap of their attention (noise of one variance, integrated out)
-    and of the cosine of their outputs across data sets and queries; the others come from the projections |
+hdi | see index | head diversity indices: `output` indices from the estimates; `disagreement` indices, regularisers of
+    Li et al. (2018), minus the mean over all pairs of heads, a head with itself included, of the cosine of value
+    transformations, of the overlap of attention (noise of one variance, integrated out), or of the cosine of outputs
+    across data sets and queries; others from the projections |
     disagreement: -mean_hg of tr(A_h'A_g) / (|A_h| |A_g|); E mean_q sum_i w_hi w_gi; mean_q E f_h f_g / sqrt(mean_q E
     f_h^2 mean_q E f_g^2)
 [head_measures: head]

@@ -13,7 +13,7 @@ from exact_estimates import N_BLOCKS, account, claim, exact_accounts
 from rich.console import Console
 from stored import remove, rows
 
-from simstudy.design.document import LEVEL, Grid, Law
+from simstudy.design.document import LEVEL, Distribution, Grid
 from simstudy.design.load import load_design
 from simstudy.report.tables import verdict_frame, verdict_lines, verdict_table
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
@@ -184,12 +184,12 @@ def test_law__covers_its_ends_and_nothing_else():
     rng = np.random.default_rng(0)
     logarithms = np.diff(np.log([1, 2, 3, 4, 5])) / np.log(5)
     for law, ends, shares in (("uniform", [-2, 1], [0.25] * 4), ("log_uniform", [1, 4], logarithms)):
-        levels, counts = np.unique([Law(**{law: ends}).draw(rng) for _ in range(4000)], return_counts=True)
+        levels, counts = np.unique([Distribution(**{law: ends}).draw(rng) for _ in range(4000)], return_counts=True)
         assert [*levels[[0, -1]]] == ends and np.abs(counts / 4000 - shares).max() < 0.03
-    real = np.array([Law(log_uniform=[0.01, 1.0]).draw(rng) for _ in range(4000)])
+    real = np.array([Distribution(log_uniform=[0.01, 1.0]).draw(rng) for _ in range(4000)])
     assert real.min() >= 0.01 and real.max() <= 1.0 and np.mean(real < 0.1) == pytest.approx(0.5, abs=0.03)
-    assert {Law(uniform=[0.12344, 0.12346]).draw(rng) for _ in range(50)} == {0.12344, 0.12346}  # of four digits each
-    assert {Law(one_of={"range": [1, 3]}).draw(rng) for _ in range(50)} == {1, 2}
+    assert {Distribution(uniform=[0.12344, 0.12346]).draw(rng) for _ in range(50)} == {0.12344, 0.12346}  # four digits
+    assert {Distribution(one_of={"range": [1, 3]}).draw(rng) for _ in range(50)} == {1, 2}
 
 
 @pytest.mark.parametrize("old, new, said", [

@@ -306,7 +306,7 @@ class OptimalCombination(Choice, kind="optimal"):
 
 
 class FittedCombination(Choice, kind="fitted"):
-    """Weights of least squares on fresh validation pairs of each replicate."""
+    """Least-squares weights on fresh validation pairs of each replicate."""
 
     n_validation: Count
     within: Literal["affine", "simplex", "unconstrained"] = "affine"
