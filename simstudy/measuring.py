@@ -48,7 +48,7 @@ def estimates(
     pandas.DataFrame
         A row for each data set and method (and estimand, if estimates are arrays), with a column for each factor;
         those of ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth`` that the functions return, NaN
-        where a method returns none or failed; and ``failure``, the reason, or an empty text.
+        where a method returns none; and ``failure``, the error that a method raised, or an empty text.
 
     Raises
     ------
@@ -166,9 +166,9 @@ def performance(
         raise UserError(found[0])
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
     several = isinstance(truth, str) and truth in table and table.groupby(truth)["dataset"].nunique().min() > 1
-    index += [truth] if several and table.duplicated(index).any() else []  # a factor, if rows differ only in it
+    index += [truth] if several and table.duplicated(index).any() else []  # truth is a factor if rows differ only in it
     if clash := {*index} & {"replicates", "n_replicates", *OF_FUNCTIONS, *(f"{name}_mcse" for name in OF_FUNCTIONS)}:
-        raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
+        raise UserError(f"{min(clash)}: is the name of a measure; rename or drop the column")
     named = table[index].rename(columns={each: name for name, each in names.items()})
     if (empty := named.isna().sum()).any():
         raise UserError(f"{empty.idxmax()}: empty in {empty.max()} rows; fill it, or drop the column")
@@ -192,7 +192,7 @@ def performance(
         ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
         arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).where(half.notnull())} | arrays
         stated = np.isfinite(arrays["se"])
-        defined &= stated | ~stated.any([name for name in stated.dims if name != ESTIMATOR])  # methods may have none
+        defined &= stated | ~stated.any([name for name in stated.dims if name != ESTIMATOR])  # some may have none
     common = defined & (defined | ~rows.any("dataset")).all(ESTIMATOR)
     with np.errstate(invalid="ignore", divide="ignore"):  # in combinations without data sets
         parts = [_measures(arrays, counts, rows, reference) for counts in (defined, common)]
@@ -216,7 +216,7 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, rows: xr.Da
     sd = e.std("dataset", ddof=1)
     of_reference = e.sel({ESTIMATOR: reference})
     ratio, rho = (sd.sel({ESTIMATOR: reference}) / sd) ** 2, xr.corr(e, of_reference, "dataset")
-    # Degrees of freedom; where all methods have the same data sets, Table 6.
+    # By degrees of freedom: Table 6 where all methods have the same data sets.
     own, other, both = (each.count("dataset") - 1 for each in (e, of_reference, e + of_reference))
     scatter = np.maximum(own + other - 2 * rho**2 * both, 0.0) / (2 * own * other)
     found: dict[str, Any] = {

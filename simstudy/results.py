@@ -69,7 +69,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"results = {path!r:.60}: give results of run or open_results, or the folder of a study")
     place = Path(path)
-    if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # the folder of a design
+    if len(place.parts) == 1 and not any(map(os.path.isfile, (place, place / RESULTS_FILE))):  # the name of a study
         place = DEFAULT_OUTPUT / place / "quick"
     files = place / RESULTS_FILE, place / "quick" / RESULTS_FILE
     place = next(filter(os.path.isfile, files), files[0]) if os.path.isdir(place) else place
@@ -85,7 +85,7 @@ def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
     stated = map(results.attrs.get, measures.ATTRIBUTES)
     if results.attrs.get("layout") != LAYOUT or not all(isinstance(each, str) for each in stated):
         version, commit = (str(results.attrs.get(name) or "unknown") for name in ("simstudy_version", "commit"))
-        message = f"{path}: laid out by another version of simstudy ({version}, commit {commit})"
+        message = f"{path}: layout of another version of simstudy ({version}, commit {commit})"
         raise UserError(f"{message}; run the study again")
     return results
 

@@ -272,10 +272,10 @@ def _used_by(name: str, function: Any) -> Iterator[Any]:
         return  # a method made by a dataclass
     yield from (function.__defaults__, function.__kwdefaults__)
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # still empty
+        with contextlib.suppress(ValueError):  # a variable without a value
             yield cell.cell_contents
     codes = [function.__code__]
-    for code in codes:  # grows by nested functions
+    for code in codes:  # grows by the code of nested functions
         codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
         steps = list(dis.get_instructions(code))  # `co_names` also has names of attributes
         read = dict.fromkeys(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))

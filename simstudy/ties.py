@@ -13,7 +13,7 @@ from simstudy.report.terminal import counted
 from simstudy.verdicts.evidence import p_above, p_below, why_no_verdict
 from simstudy.verdicts.judge import holm
 
-MOST = 200  # conditions
+MOST = 200  # largest number of conditions
 
 
 class Ties(NamedTuple):

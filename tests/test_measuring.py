@@ -84,7 +84,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column, but 'theta' is the estimate; drop or"),
     (lambda t: t.assign(rate=[0.5] * 198 + [None] * 2), {}, "rate: empty in 2 rows; fill it, or drop the column"),
     (lambda t: t.assign(seconds=np.arange(200.0)), {}, "seconds: another level in nearly every row, so"),
-    *((lambda t, name=name: t.assign(**{name: 1}), {}, f"{name}: the name of a measure, and of no factor; rename or")
+    *((lambda t, name=name: t.assign(**{name: 1}), {}, f"{name}: is the name of a measure; rename or")
       for name in ("coverage", "bias_mcse", "n_replicates")),
     (lambda t: t.assign(**{"5": 1}).rename(columns={"se": 5}), {}, "'5': two columns; drop or rename one of them"),
     (lambda t: t.assign(theta="x"), {}, "estimate: of type .*, no real numbers .'x' is none"),

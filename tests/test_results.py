@@ -124,7 +124,7 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, m
     foreign.to_netcdf(path, engine="netcdf4")
     refuses(r"air\.nc: damaged, or not the results of a study; .*, or use open_datatree", open_results, path)
     store = Store(tmp_path)
-    told = r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again"
+    told = r"results\.nc: layout of another version of simstudy \(0.0.9, commit some commit\); run the study again"
     for change in ({"layout": ""}, {"layout": LAYOUT, "title": 7.0}):
         tree.attrs |= {"simstudy_version": "0.0.9"} | change
         store.write_dataset("results.nc", tree)

@@ -409,7 +409,7 @@ def judge(
             rows = ties.conditions.astype(object).mask(ties.conditions.isna(), None).to_dict("records")
             return say_json(rows) if as_json else say(*repr(ties).split("\n"))
         found = judged(_read(numbers, stated.numbers.model_dump() | given), place, stated, given)
-    except DesignError:  # of the claims
+    except DesignError:  # a mistake in the claims
         raise
     except UserError as error:
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None

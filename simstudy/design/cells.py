@@ -85,7 +85,7 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
     """
     own: Steps = ["grids", name, "settings"] if "seed" in grid.settings else ["simulation"]
     stated = grid.settings.get("seed", base["simulation"].get("seed", 0))
-    validated(TABLES["simulation"], {"seed": stated}, lambda steps: [*own, *steps])  # cells get another one
+    validated(TABLES["simulation"], {"seed": stated}, lambda steps: [*own, *steps])  # cells get other seeds
     digest = hashlib.blake2b(json.dumps([[stated, drawn_from], name]).encode(), digest_size=16).digest()
     rng = np.random.default_rng(int.from_bytes(digest))
     fresh = ("seed",) if "functions" in base or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")

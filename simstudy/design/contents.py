@@ -76,7 +76,7 @@ def _read_mask(path: Path, cell: Cell) -> tuple[str, ...]:
 def _read_rows(path: Path, cell: Cell) -> Rows:
     """Return the rows from which keys are drawn, without held-out rows unless each batch splits them anew."""
     data, keys = cell.data, cell.data.key_distribution
-    assert isinstance(keys, FileKeys)  # no others have rows
+    assert isinstance(keys, FileKeys)  # only these have rows
     if keys.path.startswith(_PREFIX):
         if (shipped := keys.path.removeprefix(_PREFIX)) not in _SHIPPED:
             raise UserError(f"scikit-learn ships no {shipped!r}; choose {', '.join(_SHIPPED)}")
@@ -175,7 +175,7 @@ class OwnFiles:
         """Return setting and fault of a trusted function that fails a trial; slow functions are tried in few cells."""
         for setting, piece in cell.own if self._trial else ():
             used, start = (piece.path, piece.uses_functions), time.monotonic()
-            if piece.code.trusted and self._seconds[used] < 1.0:  # of the first cell at least
+            if piece.code.trusted and self._seconds[used] < 1.0:  # the first cell is always tried
                 try:
                     _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
                 except (UserError, ArithmeticError, np.linalg.LinAlgError) as error:

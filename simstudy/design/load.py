@@ -204,7 +204,7 @@ def find_design(design: str | Path) -> Path:
     if not isinstance(design, (str, Path)):
         kind = type(design).__name__
         raise UserError(f"a design of type {kind}; give the path of a file, the name of a shipped design, or a Study")
-    for file in (FILE, "design.json"):  # of a study in Python
+    for file in (FILE, "design.json"):  # the second of a study in Python
         if os.path.isfile(Path(design) / file):
             return Path(design) / file
     if os.path.isfile(design) or not re.fullmatch(NAME, str(design)):

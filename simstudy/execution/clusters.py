@@ -147,7 +147,7 @@ class DaskExecutor(Executor):
 
     def exclude(self, worker: Any) -> None:
         """Stop using a worker of another engine, and add a line to ``notes``; UserError if no worker is left."""
-        fault = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
+        fault = f"a worker on {worker.host} would give other last bits (engine {worker.engine})"
         if worker.address not in self._excluded:
             self._excluded.add(worker.address)
             self._counted = -math.inf

@@ -129,7 +129,7 @@ class Executor:
 
     def exclude(self, worker: Any) -> None:
         """Raise UserError for a worker of another engine; an executor of Dask continues with the other workers."""
-        raise UserError(f"a worker on {worker.host} would give other bits (engine {worker.engine}); {ONE_ENGINE}")
+        raise UserError(f"a worker on {worker.host} would give other last bits (engine {worker.engine}); {ONE_ENGINE}")
 
 
 class Threads(Executor):
@@ -212,7 +212,7 @@ class Task(NamedTuple):
 
     cells: tuple[Cell, ...]
     batch: int
-    identities: tuple[str, ...] = ()  # Of each cell, under which its batch is stored
+    identities: tuple[str, ...] = ()  # Names under which the batches of the cells are stored
 
 
 class Outcome(NamedTuple):
@@ -220,7 +220,7 @@ class Outcome(NamedTuple):
 
     batches: list[Moments | Draw]
     process: str
-    cpu_seconds: float  # Of the thread
+    cpu_seconds: float  # Processor time of the thread
     peak_MiB: float  # Peak memory of the process so far
 
 
@@ -275,7 +275,7 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         done, _ = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
         if not done:
             executor.wait_for_workers()
-        for future in [each for each in running if each.done()]:  # in order; `wait` does not return cancelled ones
+        for future in [each for each in running if each.done()]:  # in order; `wait` leaves out cancelled calls
             tasks, found = running.pop(future), executor.result(future)
             if isinstance(found, OtherEngine):
                 executor.exclude(found)

@@ -27,7 +27,7 @@ _CHECKED = "figures", PARTIAL, "logs", "replays", "batches"
 _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
 """The only files that the program deletes."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last for a name with a zero byte
+_ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # ValueError for a name with a zero byte
 _REMEDIES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files (ulimit -n 256)") | dict.fromkeys(
     (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP),
     "mount it with file locks (flock), or choose an --output on another",
@@ -143,7 +143,7 @@ class Folder:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise LockHeld(f"{self.path}: in use") from None
-                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also in processes forked meanwhile
+                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also for processes forked meanwhile
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:

@@ -95,7 +95,7 @@ def origin_of(design: Design) -> str:
     """Return a digest of all that determines results except batches: design and its files, code, installation."""
     # Without the engine, which needs compiled code and depends on these sources.
     read = contents(planned.cell for planned in design.cells), installation()
-    decide = "NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES"  # last bits
+    decide = "NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES"  # may change last bits
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(decide))
     stated = repr((design.text, design.profile, design.confirmation, design.claims, read, settings))
     files = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and path.suffix != ".pyc")
@@ -145,7 +145,7 @@ class CellStatus(Record):
     """Status of one cell."""
 
     identity: str  # Name under which its batches are stored
-    batch_size: int  # Replicates in each of them
+    batch_size: int  # Replicates in one batch
     stored: int  # Stored batches of those wanted so far
     target: int  # Batches wanted so far
     expected: int  # Batches that the precision will need
@@ -155,7 +155,7 @@ class CellStatus(Record):
     defined: bool = False  # There are estimates
     failed: int = 0  # Replicates without a defined estimate
     first_failed: int | None = None
-    measure: str | None = None  # With the Monte Carlo error that is furthest from its target; None before a look
+    measure: str | None = None  # Measure whose error is furthest from its target; None before a look
     mcse: float | None = None
     wanted: float | None = None
 

@@ -42,9 +42,9 @@ class CellProgress:
     batch_size: int  # Replicates in one batch
     identity: str
     stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by cells of one identity
-    name: str  # Among the cells that share its batches
-    first: int  # Batches before the first look
-    cost: float  # Of a batch
+    name: str  # Name of the cell among those that share its batches
+    first: int  # Number of batches at the first look
+    cost: float  # Cost of a batch
     sharing: Any  # Equal in cells that may share random numbers of a task
     target: int
     done: int = 0

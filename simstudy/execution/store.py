@@ -71,7 +71,7 @@ DRAWN = 40
 class Entry(NamedTuple):
     """Description of an entry, with the file and place of its payload."""
 
-    identity: str  # Of the cell, 20 hexadecimal digits
+    identity: str  # Identity of the cell, 20 hexadecimal digits
     halvings: int  # Number of times that pairs of blocks were added
     first: int  # Number of the first batch; of a summary, number of batches that are stored as measures
     n_batches: int  # Number of batches; 0 for a summary of the cell

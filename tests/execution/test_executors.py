@@ -230,9 +230,9 @@ def test_worker_of_another_engine__is_excluded_while_others_remain(monkeypatch, 
     monkeypatch.setattr(executors, "engine", engine)
     assert sorted(task.batch for task, _ in drained(executor, batches(12, batch_size=16))) == [*range(12)]
     (note,) = executor.notes
-    assert "would give other bits (engine that of the worker) and computed nothing; install the same" in note
+    assert "would give other last bits (engine that of the worker) and computed nothing; install the same" in note
     unlike += executor._client.nthreads()
-    refuses(r"other bits \(engine that of the worker\), and no other worker is left", drained, executor, batches(1))
+    refuses(r"last bits \(engine that of the worker\), and no other worker is left", drained, executor, batches(1))
 
 
 @pytest.mark.parametrize("workers", [0, True, "2", 1025])

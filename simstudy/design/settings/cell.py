@@ -195,7 +195,7 @@ class Queries(Table):
 def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
     """Return rows, some of them held out at random by seed and batch; UserError if too few are left for the fit."""
     keys, crossed = data.key_distribution, isinstance(data.noise, choices.ResidualNoise)
-    assert isinstance(keys, choices.FileKeys)  # no others have rows
+    assert isinstance(keys, choices.FileKeys)  # only these have rows
     return _split(raw, keys.held_out, keys.standardise, getattr(data.regression, "learner", ""), crossed, seed, batch)
 
 
