@@ -117,7 +117,7 @@ def performance(
         A row for each data set and method.  Columns other than those named here, and ``lower``, ``upper`` and
         ``reject``, are factors or estimands.
     truth
-        True value, or the column that holds it.
+        True value, or the column that holds it; without a column ``truth``, measures that need it are left out.
     dataset, method, estimate, se
         Names of columns; the column of standard errors may be missing.
     reference

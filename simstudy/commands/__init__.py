@@ -287,8 +287,8 @@ def status(
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
-    The command writes nothing. Standard errors are those of the last computation; before it, only batches are
-    counted. `simstudy replay --cell` takes the numbers of cells.
+    The command writes nothing. Standard errors are those of the last computation; before the first, only batches
+    are counted. The numbers of cells are those of `simstudy replay --cell`.
     """
     from simstudy.execution.provenance import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
@@ -389,7 +389,7 @@ def judge(
     page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) here.", callback=plain_path)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge claims about a table of your own numbers, one for each unit and condition, within units.
+    """Judge claims about your own numbers: one for each unit and condition, compared within units.
 
     The probability of any wrong verdict is at most 5 %; without `--looks one` also if you add units and judge again.
     """
@@ -469,7 +469,7 @@ def inspect(
         Path, typer.Argument(help="Folder of a model, or .npz of W_Q, W_K, states or weights.", callback=plain_path)
     ],
     output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=plain_path)],
-    texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
+    texts: Annotated[Path | None, typer.Option(help="File of texts in UTF-8, one per line, at least four.")] = None,
     remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code of the folder.")] = False,
 ) -> None:
     """Measure how correlated the heads of a trained transformer are, and compare this with theory.

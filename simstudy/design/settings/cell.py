@@ -21,7 +21,7 @@ from simstudy.errors import UserError, require_extra
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 MIN_BLOCKS = 64
-"""Least number of blocks for a verdict, or of draws of a population (one to a batch): with fewer, the correction for
+"""Least number of blocks for a verdict, or of draws of a population (one per batch): with fewer, the correction for
 skewness is poor, and a single block often dominates."""
 WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 """Regression functions whose known means have closed forms, with Gaussian keys."""
