@@ -10,20 +10,20 @@ MAX_NUMBERS = 1 << 30
 """Largest size of an array, 8 GiB of numbers; a view of one number may have any size."""
 
 
-def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:
-    """Return an argument as an array of these NumPy ``kinds``; ValueError, which states ``wanted``, for others."""
+def real_array(name: str, given: ArrayLike, expected: str = "an array of them", kinds: str = "fiub") -> np.ndarray:
+    """Return an argument as an array of these NumPy ``kinds``; ValueError, which states ``expected``, for others."""
     parts = given if isinstance(given, (list, tuple)) else [given]
     if n_masked := sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray)):
-        raise ValueError(f"{name} has {n_masked} masked values; remove or fill them, and give {wanted}")
+        raise ValueError(f"{name} has {n_masked} masked values; remove or fill them, and give {expected}")
     try:
         array = np.asarray(given)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} is not an array: {error}; give real numbers, {wanted}") from None
+        raise ValueError(f"{name} is not an array: {error}; give real numbers, {expected}") from None
     if array.dtype.kind not in kinds:
         shown = f" = {given!r}" if array.ndim == 0 else ""
-        raise ValueError(f"{name}{shown} has dtype {array.dtype}; give real numbers, {wanted}")
+        raise ValueError(f"{name}{shown} has dtype {array.dtype}; give real numbers, {expected}")
     if array.size > MAX_NUMBERS:
-        raise ValueError(f"{name} has shape {array.shape}, more than {MAX_NUMBERS} numbers; give fewer, {wanted}")
+        raise ValueError(f"{name} has shape {array.shape}, more than {MAX_NUMBERS} numbers; give fewer, {expected}")
     return array
 
 

@@ -197,11 +197,11 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
 
 def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
     """Return an argument as float64; ValueError if it does not fit ``shape`` (letters: any positive length)."""
-    wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-    array = real_array(name, given, f"shape {wanted}")
+    expected = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+    array = real_array(name, given, f"shape {expected}")
     fits = (have > 0 if isinstance(want, str) else have == want for have, want in zip(array.shape, shape, strict=False))
     if array.ndim != len(shape) or not all(fits):
-        raise ValueError(f"{name} has shape {array.shape}; give {wanted}, no length zero")
+        raise ValueError(f"{name} has shape {array.shape}; give {expected}, no length zero")
     array = np.ascontiguousarray(array, np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity; remove or replace such entries")

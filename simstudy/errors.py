@@ -27,7 +27,7 @@ class PrecisionWarning(UserWarning):
     """A run in Python ended before it reached the target precision, or decided the claims, of its design."""
 
 
-def require_extra(wanted: str, module: str, extra: str, otherwise: str = "") -> None:
+def require_extra(feature: str, module: str, extra: str, otherwise: str = "") -> None:
     """Raise UserError if a module is not installed, and name the extra that installs it."""
     if importlib.util.find_spec(module) is None:
-        raise UserError(f"{wanted}: {module} is not installed; pip install 'simstudy[{extra}]'{otherwise}")
+        raise UserError(f"{feature}: {module} is not installed; pip install 'simstudy[{extra}]'{otherwise}")

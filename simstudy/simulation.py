@@ -158,10 +158,10 @@ def simulate(
     return run_loaded(load_design(written, confirm=how.pop("confirm", None)), output=output, prepare=write, **how)
 
 
-def _require(kind: Any, wanted: str, given: Mapping[str, Any]) -> None:
+def _require(kind: Any, noun: str, given: Mapping[str, Any]) -> None:
     for place, each in given.items():
         if isinstance(each, str) or not isinstance(each, kind):
-            raise UserError(f"{place} = {' '.join(repr(each).split())}: give a {wanted}")
+            raise UserError(f"{place} = {' '.join(repr(each).split())}: give a {noun}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:

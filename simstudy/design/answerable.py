@@ -42,8 +42,8 @@ def level(coordinates: dict[str, Any], factor: str) -> Any:
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
     """Return true if a cell has all selected levels; a list is compared by its label."""
-    wanted = {k: label(v) if isinstance(v, list) else v for k, v in selection.items()}
-    return all(level(coordinates, key) == value for key, value in wanted.items())
+    levels = {k: label(v) if isinstance(v, list) else v for k, v in selection.items()}
+    return all(level(coordinates, key) == value for key, value in levels.items())
 
 
 def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:

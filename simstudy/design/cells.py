@@ -216,10 +216,10 @@ def _wrong_sizes(cell: Cell) -> Iterator[tuple[str, str]]:
         if entries is not None and len(entries) != number:
             yield setting, f"{len(entries)} {noun} for {limit} = {number}; state as many"
     needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
-    wanted = needs.get(heads.arrangement, heads.arrangement)
+    required = needs.get(heads.arrangement, heads.arrangement)
     for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
-        if (getattr(heads, setting) is None) == (setting == wanted):
-            action = "state" if setting == wanted else "remove"
+        if (getattr(heads, setting) is None) == (setting == required):
+            action = "state" if setting == required else "remove"
             yield setting, f'{action} {setting} for arrangement = "{heads.arrangement}"'
     at_most = [  # setting, its number, name of the number, its limit
         ("head_dim", p, "dimensions", d, "n_features"),

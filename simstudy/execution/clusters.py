@@ -285,11 +285,11 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
     }
     names = *checks, "local-directory", "job-script-prologue", "worker-extra-args"
     stated = {name: dask.config.get(f"jobqueue.slurm.{name}") for name in names}
-    for name, (valid, wanted) in checks.items():
+    for name, (valid, expected) in checks.items():
         with contextlib.suppress(ValueError, TypeError, AttributeError):
             if stated[name] is None or valid(stated[name]):
                 continue
-        raise UserError(f"jobqueue.slurm.{name} = {stated[name]!r} in the configuration of Dask: give {wanted}")
+        raise UserError(f"jobqueue.slurm.{name} = {stated[name]!r} in the configuration of Dask: give {expected}")
     if re.search(r"[^\w@+=:,./-]", str(jobs.folder)):  # sbatch and shells would read it differently
         raise UserError(f"{jobs.folder}: slurm cannot write logs to such a name; choose another --output")
     prologue = [

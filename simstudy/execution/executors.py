@@ -232,9 +232,9 @@ class OtherEngine(NamedTuple):
     address: str
 
 
-def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | OtherEngine:
-    """Return the outcomes of tasks on this worker, or `OtherEngine` if its engine is not the one wanted."""
-    if (own := engine(device)) != wanted:
+def compute(tasks: Sequence[Task], device: str, expected: str) -> list[Outcome] | OtherEngine:
+    """Return the outcomes of tasks on this worker, or `OtherEngine` if its engine is not the expected one."""
+    if (own := engine(device)) != expected:
         dask = sys.modules.get("distributed")
         return OtherEngine(own, platform.node(), dask.get_worker().address if dask else "")
     threadpool_limits(1)  # for the lifetime of the worker

@@ -233,8 +233,8 @@ def _flush(opened: int) -> None:
             raise
 
 
-def _wrong_kind(path: Path, mode: int, wanted: str = "file") -> UserError:
+def _wrong_kind(path: Path, mode: int, expected: str = "file") -> UserError:
     kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFREG: "file"}
     found = kinds.get(stat.S_IFMT(mode), "device or socket")
     remedy = "move it; only the folder that --output or the command names may be a link"
-    return UserError(f"{path}: a {found} is in the place of a {wanted}; {remedy}")
+    return UserError(f"{path}: a {found} is in the place of a {expected}; {remedy}")

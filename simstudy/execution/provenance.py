@@ -146,10 +146,10 @@ class CellStatus(Record):
 
     identity: str  # Name under which its batches are stored
     batch_size: int  # Replicates in one batch
-    stored: int  # Stored batches of those wanted so far
-    target: int  # Batches wanted so far
+    stored: int  # Stored batches, of those required so far
+    target: int  # Batches required so far
     expected: int  # Batches that the precision will need
-    finished: bool = False  # No more batches are wanted
+    finished: bool = False  # No more batches are required
     reached: bool = False  # The target precision is reached
     cut: bool = False  # The budget stopped the cell
     defined: bool = False  # There are estimates

@@ -1,4 +1,4 @@
-"""State of a run: batches that are done, batches that are wanted, and the measures of each cell so far."""
+"""State of a run: batches that are done, batches that are required, and the measures of each cell so far."""
 
 import json
 import math
@@ -31,12 +31,12 @@ PIECE = 64
 STATUS_SECONDS = 1.0
 """Seconds between writes of the status of a run."""
 LARGE, CHEAP = 1 << 18, 1000.0
-"""Bytes of moments that are always kept; cost per byte below which larger moments are computed again (0.5 s a MB)."""
+"""Bytes of moments that are always kept; cost per byte below which larger moments are computed again (0.5 s per MB)."""
 
 
 @dataclass
 class CellProgress:
-    """Progress of a planned cell: ``target`` batches are wanted, ``done`` were evaluated at the last look."""
+    """Progress of a planned cell: ``target`` batches are required, ``done`` were evaluated at the last look."""
 
     planned: PlannedCell
     batch_size: int  # Replicates in one batch
@@ -56,11 +56,11 @@ class CellProgress:
 
     @property
     def finished(self) -> bool:
-        """True if no further batch is wanted."""
+        """True if no further batch is required."""
         return self.done == self.target
 
     def count_missing(self) -> None:
-        """Count wanted batches that are not stored; 0 for a finished cell, whose moments need not be kept."""
+        """Count required batches that are not stored; 0 for a finished cell, whose moments need not be kept."""
         self.missing = 0 if self.finished else self.target - sum(batch < self.target for batch in self.stored)
 
     def missing_after(self, count: int) -> int:
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
 class RunState:
     """Progress of all cells of a design, updated as batches arrive.
 
-    ``rule`` returns the number of batches of each cell that claims want, once no cell wants a batch for its precision.
+    ``rule`` returns the number of batches of each cell that claims require, once the precision requires no more.
     ``control`` returns the performance of a cell with reduced errors.
     """
 
@@ -165,7 +165,7 @@ class RunState:
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
 
     def run(self, executor: Executor, *observers: Callable[[Self], Any]) -> None:
-        """Compute until no batch is wanted or time is up; observers are called at the start and after each task."""
+        """Compute until no batch is required or time is up; observers are called at the start and after each task."""
         streams = deque([self.first_tasks()])
         for observer in observers:
             observer(self)
@@ -276,17 +276,17 @@ class RunState:
             while not progress.finished:
                 progress.target = max(progress.done, progress.missing_after(0))
                 if not progress.finished and self._look(progress):
-                    wanted = max(progress.first, progress.target)
-                    progress.cut = progress.done < wanted or progress.planned.precision.stop != "precision"
+                    required = max(progress.first, progress.target)
+                    progress.cut = progress.done < required or progress.planned.precision.stop != "precision"
                     progress.target = progress.done
             progress.missing = 0
 
     def _apply_stopping_rule(self) -> list[CellProgress]:
-        """Apply the rule once no cell wants a batch; return the cells for which it wants more batches."""
+        """Apply the rule once no cell requires a batch; return the cells for which it requires more."""
         raised: list[CellProgress] = []
         while self._rule is not None and all(progress.finished for progress in self.cells):
-            wanted = self._rule(self.cells)
-            further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.cells, wanted, strict=True) if n > a.target]
+            required = self._rule(self.cells)
+            further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.cells, required, strict=True) if n > a.target]
             if not further:
                 break
             for progress, target in further:
@@ -315,7 +315,7 @@ class RunState:
         return parts if cell.population or not parts else [halved(stack(parts), halvings - within)], damaged
 
     def _look(self, progress: CellProgress) -> bool:
-        """Evaluate all wanted batches of a cell; return False if some are damaged and must be computed again."""
+        """Evaluate all required batches of a cell; return False if some are damaged and must be computed again."""
         whole, damaged = self._read(progress, progress.target)
         named = {(progress.identity, batch) for batch in damaged}
         if named & self._written:
@@ -391,8 +391,8 @@ class RunState:
             for sharers in sharing.values():
                 stops = [each.target if most is None else each.missing_after(most) for each in sharers]
                 for batch in range(max(stops)):
-                    wanted = (each for each, stop in zip(sharers, stops, strict=True) if batch < stop)
-                    cell_of = {each.identity: each.planned.cell for each in wanted if batch not in each.stored}
+                    required = (each for each, stop in zip(sharers, stops, strict=True) if batch < stop)
+                    cell_of = {each.identity: each.planned.cell for each in required if batch not in each.stored}
                     fresh = [pair for pair in cell_of.items() if (pair[0], batch) not in self._queued]
                     self._queued.update((identity, batch) for identity, _ in fresh)
                     for start in range(0, len(fresh), CELLS_PER_TASK):
