@@ -194,10 +194,10 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
         own: dict[str, types.ModuleType | None] = {}
         dependencies = [*_identity(name, function, {}, own)] if version is None else [f"version {version}"]
         digest = hashlib.blake2b("\0".join([name, *dependencies]).encode(), digest_size=16).hexdigest()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             for module in filter(None, own.values()):
                 cloudpickle.register_pickle_by_value(module)
-                held.callback(cloudpickle.unregister_pickle_by_value, module)
+                stack.callback(cloudpickle.unregister_pickle_by_value, module)
             try:
                 pickled[digest] = cloudpickle.dumps(function)
             except Exception as error:

@@ -170,7 +170,7 @@ def plan(
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
     store = store_of(loaded, folder_of(output))
-    with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
+    with open_executor(executor, reserve=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded, rules_of(loaded).get("control"))
         return RunState(loaded, store, opened.device, **rules_of(loaded)).pilot(opened, track)
 
@@ -207,16 +207,16 @@ def complete(
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
 
-        def claim(memory: float, workers: int) -> None:
+        def reserve(memory: float, workers: int) -> None:
             require_memory(design.cells, memory, workers)
-            held.enter_context(store.locked())
+            stack.enter_context(store.locked())
             prepare()  # writes files, as the arguments are accepted now
 
         # The executor is opened first: if that fails, no folder is made.  It is closed before theory is computed, which
         # may take minutes, so that jobs of a cluster are not idle.
-        with open_executor(executor, workers, claim) as opened:
+        with open_executor(executor, workers, reserve) as opened:
             design, theories = sized(design, rules_of(design).get("control")), dict[int, Any]()
             state = RunState(design, store, opened.device, **rules_of(design, theories))
             state.run(opened, RunState.write_status_if_due, observer)

@@ -34,7 +34,7 @@ Source = str | Path | Mapping[str, Any]
 """A design: path of its folder or file, name of a shipped design, or its tables (a `Study` or parsed TOML)."""
 
 
-class Written(NamedTuple):
+class RawDesign(NamedTuple):
     """A design before it is checked, with its name in messages."""
 
     place: str
@@ -45,13 +45,13 @@ class Written(NamedTuple):
 
 
 def load_design(
-    design: Source | Written, profile: str = "quick", trust: Iterable[str | Path] = (), confirm: str | None = None
+    design: Source | RawDesign, profile: str = "quick", trust: Iterable[str | Path] = (), confirm: str | None = None
 ) -> Design:
     """Return a design under one profile; `DesignError` lists its mistakes. Only trusted code is run.
 
     With a text ``confirm``, seeds and settings from domains are derived from design, functions and this text.
     """
-    place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
+    place, path, text, tables, functions = design if isinstance(design, RawDesign) else read_design(design)
     tables, replaced = dict(tables), list[str]()  # changed by the profile
     try:
         replaced += _overlay(tables, _changes(tables, profile))
@@ -129,7 +129,7 @@ def profiles_of(design: Source) -> tuple[str, ...]:
     return tuple(found) if isinstance(found := read_design(design).tables.get("profiles"), dict) else ()
 
 
-def read_design(design: Source) -> Written:
+def read_design(design: Source) -> RawDesign:
     """Read a design without checking it."""
     if not isinstance(design, Mapping):
         return read_file(find_design(design))
@@ -139,7 +139,7 @@ def read_design(design: Source) -> Written:
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise DesignError(place, [Problem("", None, str(error))]) from None
-    return Written(place, None, text, parse(place, text))
+    return RawDesign(place, None, text, parse(place, text))
 
 
 def name_of(tables: Mapping[str, Any]) -> str:
@@ -160,13 +160,13 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is of type {type(value).__name__}; give text, numbers, lists or tables")
 
 
-def read_file(path: Path) -> Written:
+def read_file(path: Path) -> RawDesign:
     """Read tables from a file; `DesignError` if it cannot be read or parsed."""
     try:
         text = read_text(path, MAX_BYTES)
     except UserError as error:
         raise DesignError(str(path), [Problem("", "", str(error))]) from None
-    return Written(str(path), path, text, parse(str(path), text))
+    return RawDesign(str(path), path, text, parse(str(path), text))
 
 
 def parse(place: str, text: str) -> dict[str, Any]:

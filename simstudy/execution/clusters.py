@@ -31,7 +31,7 @@ from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
 from simstudy.errors import UserError
-from simstudy.execution.executors import ONE_ENGINE, Executor, Jobs, available, cores
+from simstudy.execution.executors import SAME_ENGINE, Executor, Jobs, available, cores
 from simstudy.execution.folder import PARTIAL, Folder
 
 COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
@@ -151,9 +151,9 @@ class DaskExecutor(Executor):
         if worker.address not in self._excluded:
             self._excluded.add(worker.address)
             self._counted = -math.inf
-            self.notes.append(f"{fault} and computed nothing; {ONE_ENGINE}")
+            self.notes.append(f"{fault} and computed nothing; {SAME_ENGINE}")
         if not self.workers():
-            raise UserError(f"{fault}, and no other worker is left; {ONE_ENGINE}")
+            raise UserError(f"{fault}, and no other worker is left; {SAME_ENGINE}")
 
 
 def _no_workers(address: str) -> None:
@@ -162,11 +162,11 @@ def _no_workers(address: str) -> None:
 
 
 def dask_executor(
-    executor: str | Jobs, workers: int | None, claim: Callable[[float, int], None]
+    executor: str | Jobs, workers: int | None, reserve: Callable[[float, int], None]
 ) -> contextlib.AbstractContextManager[DaskExecutor]:
-    """Return the context manager of an executor of Dask; Slurm jobs call ``claim`` before they are submitted."""
+    """Return the context manager of an executor of Dask; Slurm jobs call ``reserve`` before they are submitted."""
     if isinstance(executor, Jobs):
-        return job_cluster(executor, claim)
+        return job_cluster(executor, reserve)
     if executor == "processes":
         return local_cluster({str(number): {} for number in range(workers or cores())}, 1)
     if executor != "cuda":
@@ -235,7 +235,7 @@ def remote_cluster(address: str) -> Iterator[DaskExecutor]:
 
 
 @contextlib.contextmanager
-def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[DaskExecutor]:
+def job_cluster(jobs: Jobs, reserve: Callable[[float, int], None]) -> Iterator[DaskExecutor]:
     """Submit Slurm jobs and replace lost ones; UserError if no job is left."""
     kind, job, options = _slurm(jobs)
     if shutil.which(kind.job_cls.submit_command) is None:
@@ -245,7 +245,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
     # Up to ten workers may be lost during one task, as jobs end for many reasons.
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": 10}
     scheduler = {"scheduler_cls": PrivateScheduler, "scheduler_options": {"dashboard_address": None}}
-    claim(dask.utils.parse_bytes(options["memory"]), options["cores"])
+    reserve(dask.utils.parse_bytes(options["memory"]), options["cores"])
     with (
         tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # readable by the user only
         _key_file(Folder(jobs.folder)) as security,

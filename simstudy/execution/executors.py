@@ -31,7 +31,7 @@ from simstudy.replicates.population import draws_of
 
 MAX_WORKERS = 1024
 """Largest number of workers on one machine, as systems limit the number of threads."""
-ONE_ENGINE = "install the same simstudy and libraries there, and use nodes of one processor type"
+SAME_ENGINE = "install the same simstudy and libraries there, and use nodes of one processor type"
 _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 """List of the control groups of this process, and the folder that describes them."""
 _FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
@@ -129,7 +129,7 @@ class Executor:
 
     def exclude(self, worker: Any) -> None:
         """Raise UserError for a worker of another engine; an executor of Dask continues with the other workers."""
-        raise UserError(f"a worker on {worker.host} would give other last bits (engine {worker.engine}); {ONE_ENGINE}")
+        raise UserError(f"a worker on {worker.host} would give other last bits (engine {worker.engine}); {SAME_ENGINE}")
 
 
 class Threads(Executor):
@@ -158,25 +158,25 @@ class Jobs(NamedTuple):
 
 @contextlib.contextmanager
 def open_executor(
-    executor: Any, workers: int | None = None, claim: Callable[[float, int], None] = lambda *_: None
+    executor: Any, workers: int | None = None, reserve: Callable[[float, int], None] = lambda *_: None
 ) -> Iterator[Executor]:
-    """Open an executor; ``claim`` is called with its memory and workers, before jobs are submitted."""
+    """Open an executor; ``reserve`` is called with its memory and workers, before jobs are submitted."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
         raise UserError(f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all")
     count = workers or cores()
     # Threads of numerical libraries would compete with workers, and their number may change last bits.
-    with threadpool_limits(1), contextlib.ExitStack() as held:
+    with threadpool_limits(1), contextlib.ExitStack() as stack:
         if isinstance(executor, Jobs) or (isinstance(executor, str) and re.match("processes$|cuda$|.*://", executor)):
             require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
             from simstudy.execution.clusters import dask_executor
 
-            opened: Executor = held.enter_context(dask_executor(executor, workers, claim))
+            opened: Executor = stack.enter_context(dask_executor(executor, workers, reserve))
         elif executor in ("serial", "threads"):
             count = 1 if executor == "serial" else count
-            opened = Threads(held.enter_context(ThreadPool(count)), count)
+            opened = Threads(stack.enter_context(ThreadPool(count)), count)
         elif not isinstance(executor, str):  # given by the caller, and left open
             dask = importlib.import_module("distributed") if hasattr(executor, "get_client") else None
-            own = held.enter_context(dask.Client(executor, set_as_default=False)) if dask else executor
+            own = stack.enter_context(dask.Client(executor, set_as_default=False)) if dask else executor
             closed = any(getattr(own, name, None) is True for name in ("_shutdown", "_shutdown_thread"))
             closed |= getattr(own, "status", None) == "closed"
             if hasattr(own, "nthreads") and not (closed or own.asynchronous):
@@ -197,10 +197,10 @@ def open_executor(
             def call(function: Callable[..., Any], *arguments: Any) -> Any:
                 return joblib.Parallel(count, backend=executor)([joblib.delayed(function)(*arguments)])[0]
 
-            opened = Threads(held.enter_context(ThreadPool(count)), count, call)
+            opened = Threads(stack.enter_context(ThreadPool(count)), count, call)
             opened.result(opened.submit(int))  # joblib must start its processes from one thread
         if not isinstance(executor, Jobs):  # for jobs it is called before they exist
-            claim(opened.memory(), opened.workers())
+            reserve(opened.memory(), opened.workers())
         try:
             yield opened
         except BrokenExecutor as error:  # when a call is submitted or has ended

@@ -136,14 +136,14 @@ class Folder:
     @contextlib.contextmanager
     def locked(self, name: str, content: bytes) -> Iterator[None]:
         """Hold a lock on a file, with a content that names the holder; LockHeld if another process has the lock."""
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             with self.reporting(name, "written"):
-                opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
+                opened = stack.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
                 try:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise LockHeld(f"{self.path}: in use") from None
-                held.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also for processes forked meanwhile
+                stack.callback(fcntl.flock, opened, fcntl.LOCK_UN)  # also for processes forked meanwhile
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:
@@ -203,11 +203,11 @@ class Folder:
         """Open the folder that contains a name, step by step; a link below the root is refused."""
         *between, last = name.split("/")
         path = self.root
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             if make:
                 path.mkdir(parents=True, exist_ok=True)
             opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            held.callback(os.close, opened)
+            stack.callback(os.close, opened)
             for each in (*self.below, *between):
                 path, parent = path / each, opened
                 if make:
@@ -220,7 +220,7 @@ class Folder:
                         raise
                     found = os.stat(each, dir_fd=parent, follow_symlinks=False)
                     raise _wrong_kind(path, found.st_mode, "folder") from None
-                held.callback(os.close, opened)
+                stack.callback(os.close, opened)
             yield opened, last
 
 

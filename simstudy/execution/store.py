@@ -260,9 +260,9 @@ class Store:
         """Hold the lock for writing, and remove incomplete files of a killed writer."""
         own = Owner(pid=os.getpid(), host=platform.node(), started=time.time())
         self.files.require_own_files()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             try:
-                held.enter_context(self.files.locked(self._lock, own.model_dump_json().encode()))
+                stack.enter_context(self.files.locked(self._lock, own.model_dump_json().encode()))
             except LockHeld:
                 holder, remedy = "another process", "wait for it, or choose another --output"
                 if owner := self._owner(self._lock):
@@ -273,7 +273,7 @@ class Store:
                 for name in self.files.at(PARTIAL).names():
                     self.files.delete(f"{PARTIAL}/{name}")
             self._append = self._index = None  # read again, under the lock
-            held.callback(self._close)
+            stack.callback(self._close)
             self._holder = own
             yield
             self.flush()
@@ -361,11 +361,11 @@ class Store:
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
         """Replace all entries of some cells and write one file; files of shares that run now are kept."""
         self.flush()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             taken = []
             for name in {each.file for stored in self.index.values() for each in stored.values()} - {RUN}:
                 with contextlib.suppress(LockHeld):
-                    held.enter_context(self.files.locked(f"{name}.lock", b""))
+                    stack.enter_context(self.files.locked(f"{name}.lock", b""))
                     taken.append(name)
             others = (stored.values() for identity, stored in self.index.items() if identity not in cells)
             whole = payloads(self.files, (e for each in others for e in each if e.file in (RUN, *taken)))

@@ -115,14 +115,14 @@ def test_estimate_of_memory__is_what_a_batch_takes(settings):
 
 
 def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypatch):
-    claim = Mock(side_effect=UserError("seen"))
+    reserve = Mock(side_effect=UserError("seen"))
     monkeypatch.setattr(clusters.shutil, "which", lambda name: name)
     given = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "memory_limit": "1GB"}
     stated = {"jobqueue.slurm.memory": "3GB", "jobqueue.slurm.cores": 5, "distributed.worker.memory.pause": False}
     with dask.config.set(stated), LocalCluster(processes=False, **given) as cluster:
         for executor in (cluster.scheduler_address, Jobs(2, tmp_path)):
-            refuses("seen", open_executor(executor, claim=claim).__enter__)
-    assert [each.args for each in claim.call_args_list] == [(2e9, 4), (3e9, 5)]
+            refuses("seen", open_executor(executor, reserve=reserve).__enter__)
+    assert [each.args for each in reserve.call_args_list] == [(2e9, 4), (3e9, 5)]
 
 
 clusters._slurm(Jobs(2, Path("a")))  # so that dask-jobqueue has brought its defaults, which a change would else undo
