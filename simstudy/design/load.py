@@ -304,7 +304,7 @@ class Study(dict[str, Any]):
         return study
 
     def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Self:
-        """Cross factors with one another: ``setting = values``; further entries as in a design file."""
+        """Declare a grid of crossed factors, ``setting = values``; further entries as in a design file."""
         return self._state("grids", name, {"factors": factors, **entries})
 
     def claim(self, name: str, kind: str, **entries: Any) -> Self:

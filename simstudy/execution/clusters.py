@@ -188,7 +188,7 @@ def dask_executor(
 def local_cluster(
     environments: dict[str, dict[str, str]], n_threads: int, device: str = "cpu"
 ) -> Iterator[DaskExecutor]:
-    """Start a worker process on this machine for each name, with its own environment and this number of threads."""
+    """Start a worker process on this machine for each environment, by name, with this number of threads."""
     local = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     worker = {
         **local, "worker_class": PrivateWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
@@ -206,7 +206,7 @@ def local_cluster(
 
 @contextlib.contextmanager
 def remote_cluster(address: str) -> Iterator[DaskExecutor]:
-    """Connect to a running scheduler with a worker; across a network by TLS with certificates from Dask's settings."""
+    """Connect to a running scheduler that has a worker; across a network by TLS, with the certificates of Dask."""
     security = Security()
     if address.startswith("tls://"):
         own = security.get_tls_config_for_role("client")

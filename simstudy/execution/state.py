@@ -239,7 +239,7 @@ class RunState:
 
     @property
     def work_known(self) -> bool:
-        """True if every cell has been evaluated; before, the number of batches it needs is unknown."""
+        """True if every cell has been evaluated; until then the number of required batches is unknown."""
         return all(progress.done for progress in self.cells)
 
     def tally(self) -> dict[str, float]:

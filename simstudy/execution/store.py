@@ -91,7 +91,7 @@ class Entry(NamedTuple):
         return self.start + self.size
 
     def head(self) -> bytes:
-        """Bytes that precede the payload."""
+        """Return the bytes that precede the payload."""
         header = MAGIC, bytes.fromhex(self.identity), *self[1:6]
         return _HEAD.pack(*header, _digest(_HEAD.pack(*header, b""), 8))
 

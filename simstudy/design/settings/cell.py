@@ -376,7 +376,7 @@ class Cell(Record):
 
     @property
     def control_operations(self) -> float:
-        """Estimated operations of singular values and covariances of all pairs of heads, or of all rows."""
+        """Estimated number of operations for singular values and covariances of all pairs of heads, or for all rows."""
         d, n_heads, p = self.data.n_features, self.heads.n_heads, self.heads.head_dim
         if self.has_closed_forms and self.estimator.logits == "dot_product":
             n_waves = sum(d if term.kind == "additive" else 1 for term in self.data.terms)

@@ -355,8 +355,8 @@ class RandomForestLearner(Learner, kind="random_forest", ignores=_OF_HEADS):
 class GradientBoostingLearner(Learner, kind="gradient_boosting", ignores=_OF_HEADS):
     """Small trees, each fitted to the residuals of those before it (Friedman 2002); n_heads is their number.
 
-    The estimate of a tree is n_heads times its contribution; the first also has the mean of outcomes.  So their average
-    is the prediction.
+    The estimate of a tree is n_heads times its contribution, which for the first includes the mean of outcomes.  So the
+    average of trees is the prediction.
     """
 
     shrinkage: records.Part = 0.1  # share of a tree that is added

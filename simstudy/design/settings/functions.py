@@ -226,7 +226,7 @@ class Functions(OwnCode):
     builtin: ClassVar[tuple[str, ...]] = (*KNOWN, FAILURE_RATE)
 
     def __hash__(self) -> int:
-        """Hash by parameters too, in any order, as other fields are often the same in all cells."""
+        """Include parameters, in any order, as other fields are often the same in all cells."""
         return hash((self.code, self.process, self.method, self.measures, frozenset(self.parameters.items())))
 
     @property
@@ -247,7 +247,7 @@ class Functions(OwnCode):
         return {name: function for name, function in OF_MEANS.items() if name in self.measured} | own
 
     def _means(self, name: str) -> list[str]:
-        """Measures whose means are arguments of a function of the file."""
+        """Return the measures whose means are arguments of a function of the file."""
         return [each for each in self.measured if name not in KNOWN and f"mean_{each}" in self._takes(name)]
 
     @property
