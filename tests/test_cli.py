@@ -193,7 +193,7 @@ def test_json__has_the_keys_of_the_documentation(here, tmp_path):
     assert found["process"] is None and found["seconds_left"] is None
     for keys in (found, *(part[0] for part in found.values() if isinstance(part, list))):
         told = [f"`{key}`" for key in keys]
-        assert not lacking("simstudy/docs/clusters.md", *told, below="## Answers for other programs")
+        assert not lacking("simstudy/docs/clusters.md", *told, below="## Output for other programs")
 
 
 def test_study_without_claims__shows_its_measures_and_no_command_the_help_line_by_line(here, tmp_path):
