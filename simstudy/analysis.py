@@ -108,9 +108,9 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure, None, measure in stated_measures(results.attrs))
     both, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
-    of_one, of_other = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
-    differing = [name for name in of_other if text_of(one, name) != text_of(other, name)] or of_other[1:]
-    text = at(one, of_one[one["grid"] == other["grid"] :]) + word + at(other, differing).removeprefix(" at")
+    one_names, other_names = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
+    differing = [name for name in other_names if text_of(one, name) != text_of(other, name)] or other_names[1:]
+    text = at(one, one_names[one["grid"] == other["grid"] :]) + word + at(other, differing).removeprefix(" at")
     # At most 5 % of intervals miss the truth at some look.
     numbers = float(both.value), float((both.mcse + both.few) * both.widening), *interval(both, 0.05 / 2)
     return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))

@@ -65,5 +65,5 @@ def measured_with(stated: Iterable[str]) -> tuple[str, ...]:
     """Return measures with those from which they are computed; measures of errors come first and together."""
     names = [*stated]
     names += ["empirical_se", "model_se"] if "relative_error_of_model_se" in names else []
-    of_errors = _OF_ERRORS if {*_OF_ERRORS, "empirical_se"} & {*names} else ()
-    return (*of_errors, *(name for name in dict.fromkeys(names) if name not in (*_OF_ERRORS, FAILURE_RATE)))
+    errors = _OF_ERRORS if {*_OF_ERRORS, "empirical_se"} & {*names} else ()
+    return (*errors, *(name for name in dict.fromkeys(names) if name not in (*_OF_ERRORS, FAILURE_RATE)))

@@ -214,10 +214,10 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, rows: xr.Da
     values = {name: each.where(counts) for name, each in arrays.items()}
     n, e = counts.sum("dataset"), values["estimate"]
     sd = e.std("dataset", ddof=1)
-    of_reference = e.sel({ESTIMATOR: reference})
-    ratio, rho = (sd.sel({ESTIMATOR: reference}) / sd) ** 2, xr.corr(e, of_reference, "dataset")
+    baseline = e.sel({ESTIMATOR: reference})
+    ratio, rho = (sd.sel({ESTIMATOR: reference}) / sd) ** 2, xr.corr(e, baseline, "dataset")
     # By degrees of freedom: Table 6 where all methods have the same data sets.
-    own, other, both = (each.count("dataset") - 1 for each in (e, of_reference, e + of_reference))
+    own, other, both = (each.count("dataset") - 1 for each in (e, baseline, e + baseline))
     scatter = np.maximum(own + other - 2 * rho**2 * both, 0.0) / (2 * own * other)
     found: dict[str, Any] = {
         "convergence": _share(counts.where(rows.any(ESTIMATOR) & rows.any("dataset"))),

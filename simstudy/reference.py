@@ -45,8 +45,8 @@ def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
             given = getattr(default, "kind", default)
             value = list(given) if isinstance(given, tuple) else str(given).lower() if type(given) is bool else given
             shown = name if given in (None, {}, (), "") else f"{name} = {value}"
-        of_kinds = any(map(tags, records_in(field.annotation)))
-        others = [] if of_kinds else [text for text in literals(field.annotation) if text != default]
+        has_kinds = any(map(tags, records_in(field.annotation)))
+        others = [] if has_kinds else [text for text in literals(field.annotation) if text != default]
         words.append(shown + (f" ({', '.join(others)})" if 0 < len(others) < 8 else ""))
     return ", ".join(words)
 
@@ -69,8 +69,8 @@ def sections() -> dict[str, list[Line]]:
                 found[name] += [((setting,), f"{setting}:"), *kinds(field.annotation, setting)]
     for name, (union, common) in KINDS.items():
         found[name] = [((*common.model_fields,), f"In all kinds: {entries(common)}"), *kinds(union, "", common)]
-    of_heads = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
-    for name, group in {"measures of heads": of_heads, "measures of functions": measures.OF_FUNCTIONS}.items():
+    head_measures = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
+    for name, group in {"measures of heads": head_measures, "measures of functions": measures.OF_FUNCTIONS}.items():
         found[name] = [((measure,), f"- {measure}: {each.meaning}") for measure, each in group.items()]
     return found
 

@@ -129,7 +129,7 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: s
 def _wrong_entries(reference: Reference) -> Iterator[Problem]:
     """Yield entries that contradict others, and names that the grid lacks."""
     entry, grid, factors, stated = reference.entry, reference.grid, reference.grid.factors, reference.stated
-    of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
+    has_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
     for field, wrong, remedy in (
         ("source", stated("source") == "exact" and not grid.stated.exact, f"set exact = true in [grids.{entry.grid}]"),
         ("index", isinstance(entry, BaseClaim) and (entry.measure == "hdi") != (entry.index is not None),
@@ -138,7 +138,7 @@ def _wrong_entries(reference: Reference) -> Iterator[Problem]:
          "state versus, the settings of the cell to compare with"),
         ("value", isinstance(entry, Optimum) and (entry.value is None) == (entry.source is None),
          "state either value or source, the theory that gives it"),
-        ("holds", stated("holds") == "on_average" and not (grid.stated.domain and of_number),
+        ("holds", stated("holds") == "on_average" and not (grid.stated.domain and has_number),
          "needs a domain, and a kind of claim on a number"),
         ("excludes", stated("excludes") is not None and abs(entry.excludes - entry.value) <= entry.margin,
          "must be farther from value than margin: no verdict could distinguish them"),
@@ -177,8 +177,8 @@ def _wrong_selections(reference: Reference) -> Iterator[Problem]:
         yield reference.problem("versus", "compares each selected cell with itself or none; select others in where")
     if entry.kind == "zip" and len(chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(chosen)} cells; select at most {MOST_ZIPS}")
-    of_optimum = ("over",) if reference.stated("over") else ("x", "along") if entry.kind.startswith("optimum") else ()
-    for field in filter(reference.stated, of_optimum):
+    numeric = ("over",) if reference.stated("over") else ("x", "along") if entry.kind.startswith("optimum") else ()
+    for field in filter(reference.stated, numeric):
         levels = {*reference.levels(field)}
         if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
             yield reference.problem(field, "needs three or more different values, all of them positive numbers")
@@ -235,8 +235,8 @@ def require_answerable(document: Document, planned: Sequence[PlannedCell]) -> No
 
 def _missing_measure(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
     """Yield a problem if a measure is missing in some cell of a claim, or in all cells of another entry."""
-    of_claim = path.startswith("claims.")
-    lacking = {*(() if of_claim else INDEXED_MEASURES), *(_OF_PAIRS if all(c.n_members == 1 for c in cells) else ())}
+    is_claim = path.startswith("claims.")
+    lacking = {*(() if is_claim else INDEXED_MEASURES), *(_OF_PAIRS if all(c.n_members == 1 for c in cells) else ())}
     known: list[list[str]] = []  # numbers of the functions of each cell, or measures of its ensemble
     for cell in cells:
         absent = {"direct_mse", "query_correlation", "discrepancy", *OCCASIONAL} - {*cell.statistics} | lacking
@@ -244,7 +244,7 @@ def _missing_measure(path: str, measure: str, cells: Sequence[Cell]) -> Iterator
         ensemble = [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in absent]
         known.append(ensemble if cell.functions is None else [*cell.statistics, "failure_rate"])
     without = [cell.functions for cell, names in zip(cells, known, strict=True) if measure not in names]
-    if len(without) < (1 if of_claim else len(cells)):
+    if len(without) < (1 if is_claim else len(cells)):
         return
     names = [name for name in known[0] if all(name in each for each in known)]
     source = f"functions: {without[0].label}" if without[0] else "heads"
@@ -259,8 +259,8 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
     grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
     involved = Reference("", claim, grid, grid.select(claim.where)).cells
     # Diversity indices depend on heads only, except indices of outputs.
-    of_projections = claim.measure == "hdi" and not str(claim.index).startswith("output")
-    return draws_in(involved, {"heads", "head_files"} if of_projections else _NOUNS.keys())
+    heads_alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
+    return draws_in(involved, {"heads", "head_files"} if heads_alone else _NOUNS.keys())
 
 
 def draws_in(cells: Sequence[Cell], considered: Collection[str] = _NOUNS.keys()) -> str:

@@ -36,12 +36,12 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     """Return the cells of a grid, the last factor varying fastest; `DesignError` if one is invalid."""
     grid = document.grids[name]
     base: Tables = {table: getattr(document, table) for table in TABLES}
-    if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
+    if has_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
         simulation = {"control": "none"} | {k: value for k, value in document.simulation.items() if k in OF_ALL}
         base = _ONE_HEAD | {"simulation": simulation, "functions": {"parameters": {}} | document.functions}
         if not isinstance(parameters := base["functions"]["parameters"], dict):
             raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
-    if wrong := [*_wrong_names(name, grid, of_functions)]:
+    if wrong := [*_wrong_names(name, grid, has_functions)]:
         raise DesignError("", wrong)
     cells = _drawn(base, name, grid, files, drawn_from) if grid.domain else _crossed(base, name, grid, files, {})
     if not cells:
@@ -148,16 +148,16 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn: dict[s
     return cells
 
 
-def _wrong_names(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
+def _wrong_names(name: str, grid: Grid, has_functions: bool) -> Iterator[Problem]:
     """Yield unknown names of settings and factors; parameters of functions may have almost any name."""
     if name in ("settings", "verdicts", "comparisons"):
         yield Problem(f"grids.{name}", name, "is a name of results; give the grid another name")
     for section in ("settings", "factors", "domain"):
         for key, value in getattr(grid, section).items():
             (setting, dot, parameter), path = key.partition("."), f"grids.{name}.{section}.{key}"
-            if not of_functions and (setting not in TABLE_OF or (dot and not parameter)):
+            if not has_functions and (setting not in TABLE_OF or (dot and not parameter)):
                 yield Problem.unknown(path, value, TABLE_OF)
-            elif of_functions and section != "settings" and key in RESERVED:
+            elif has_functions and section != "settings" and key in RESERVED:
                 yield Problem(path, value, "is a name of results; give it another name")
             elif parameter in ("kind", "label") and section != "settings":
                 remedy = f"is the kind or the label of a choice; write {setting} = […], a list of whole choices"

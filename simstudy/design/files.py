@@ -65,8 +65,8 @@ def contents(cells: Iterable[Any]) -> dict[str, str]:
     read = {}
     for cell in cells:
         for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):
-            of_array = None if hasattr(content, "digest") else hashlib.blake2b(np.array(content).data, digest_size=8)
-            read[of_array.hexdigest() if of_array else content.digest] = path
+            digest = None if hasattr(content, "digest") else hashlib.blake2b(np.array(content).data, digest_size=8)
+            read[digest.hexdigest() if digest else content.digest] = path
         read |= {piece.code.label: piece.path for _, piece in cell.own}
     return read
 

@@ -151,8 +151,8 @@ class RunState:
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
             size = cell.simulation.batch_size
             first = first_target(planned.precision, size, population=bool(cell.population))
-            of_batches = cost(cell), shares_data(cell, device)
-            progress = CellProgress(planned, size, identity, stored, name, first, *of_batches, target=first)
+            costs, sharing = cost(cell), shares_data(cell, device)
+            progress = CellProgress(planned, size, identity, stored, name, first, costs, sharing, target=first)
             # Folded batches are evaluated together, and cells of undecided claims as at their last look.
             if known:
                 progress.looks, progress.target = [*known.looks], max(first, known.looks[-1])

@@ -335,8 +335,8 @@ class Cell(Record):
         integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
         attended = (ATTENDED,) if attends and integrated and self.even_noise else ()
         # These statistics are of scalar values: errors of vectors are averages over directions of the signal.
-        of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
-        return (*of_numbers, *compared, *attended, *self.estimator.learner.statistics)
+        scalar = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
+        return (*scalar, *compared, *attended, *self.estimator.learner.statistics)
 
     @property
     def even_noise(self) -> bool:

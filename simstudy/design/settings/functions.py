@@ -238,12 +238,12 @@ class Functions(OwnCode):
     def of_means(self) -> dict[str, OfMeans]:
         """Measures that are functions of means, in the order of computation."""
 
-        def of_own(name: str, means: Mapping[str, Array]) -> Array:
+        def own_measure(name: str, means: Mapping[str, Array]) -> Array:
             columns = {f"mean_{each}": means[each] for each in self._means(name)}
             rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
             return self.real(f"{name} returns", [self._call(name, self.parameters | row) for row in rows])
 
-        own = {name: functools.partial(of_own, name) for name in self.measured if self._means(name)}
+        own = {name: functools.partial(own_measure, name) for name in self.measured if self._means(name)}
         return {name: function for name, function in OF_MEANS.items() if name in self.measured} | own
 
     def _means(self, name: str) -> list[str]:
@@ -299,8 +299,8 @@ class Functions(OwnCode):
             try:
                 rows.append(self._measure(_one(data, replicate), None))
             except UserError as error:
-                of_numbers = ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError
-                if not isinstance(error.__cause__ or error, of_numbers):  # these are failures of the replicate
+                numerical = ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError
+                if not isinstance(error.__cause__ or error, numerical):  # these are failures of the replicate
                     raise
                 note(str(error))
                 rows.append(dict.fromkeys(self.measured, np.nan))

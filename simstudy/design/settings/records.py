@@ -235,6 +235,6 @@ def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     records = [model]
     for step in location:
         inside = [each.model_fields[step].annotation for each in records if step in each.model_fields]
-        of_kind = [each for each in records if step in tags(each)]
-        records = of_kind or [record for annotation in inside for record in records_in(annotation)] or records
+        matching = [each for each in records if step in tags(each)]
+        records = matching or [record for annotation in inside for record in records_in(annotation)] or records
     return list(dict.fromkeys(name for each in records for name in each.model_fields))
