@@ -232,7 +232,7 @@ def test_worker_of_another_engine__is_excluded_while_others_remain(monkeypatch, 
     (note,) = executor.notes
     assert "would give other last bits (engine that of the worker) and computed nothing; install the same" in note
     unlike += executor._client.nthreads()
-    refuses(r"other last bits \(engine that of the worker\), and no other worker is left", drained, executor, batches(1))
+    refuses(r"other last bits .engine that of the worker., and no other worker is left", drained, executor, batches(1))
 
 
 @pytest.mark.parametrize("workers", [0, True, "2", 1025])
