@@ -66,6 +66,7 @@ MISSING[1].performance = None
     (FALLING, cells([1.0, 0.9, 0.95]), "contradicted", ""),
     (FALLING, cells([1.2, 1.1, 1.0]), "supported", ""),
     (SLOPE | {"value": 0.1}, cells([1.0, 1.1, 1.2]), "supported", ""),
+    (SLOPE | {"value": 0.1}, cells([1.0, 1.1]), "supported", ""),
     (SLOPE | {"value": 0.0}, cells([1.0, 1.1, 1.2]), "contradicted", ""),
     (SLOPE | {"value": 0.2}, cells([1.0, 1.1, 1.2]), "contradicted", ""),
     (RISING, cells([1.0, 1.1, 1.2])[::-1], "supported", ""),  # whatever the order of the cells

@@ -195,7 +195,6 @@ def test_residuals__are_drawn_below_with_their_errors_if_there_is_any_theory(lea
 
 
 def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(leading):
-    """A deviation of a thousandth is drawn at a thousandth of an axis of one per cent, or of more than the margin."""
     close = chosen(single(), leading).correlation.sel(source="leading").values * 1.0005
     cells = with_levels(leading, "empirical", close)
     cells["correlation_mcse"] = 1e-6 * cells.correlation_mcse
